@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from portkern.port import triton_answers, triton_recorded, triton_worker
 from portkern.port.proof import meddling, recording
 from portkern.sandbox import jail
 from portkern.sandbox import session as sandbox
+from portkern.sandbox.jail import programs
 from portkern.sandbox.jail.users import Users
 from portkern.sandbox.message import FormError
 from portkern.sandbox.session import Answered, Session
@@ -327,6 +329,16 @@ for _ in range(20):
     )
     assert len(ended.program.output) == execution.MOST_OUTPUT
     assert len(ended.files[RECORD]) == most
+
+
+def test_of_what_a_program_says_the_worker_keeps_no_more_than_the_bound() -> None:
+    reading, writing = os.pipe()
+    says = threading.Thread(target=lambda: (os.write(writing, b"x" * (1 << 18)), os.close(writing)))
+    says.start()
+    kept = programs._drained(reading, 1000)
+    says.join(10)
+    os.close(reading)
+    assert kept == b"x" * 1000 and not says.is_alive(), "it waits for nobody"
 
 
 def test_a_program_that_cannot_be_started_is_told_so(folder: Path) -> None:
