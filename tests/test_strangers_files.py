@@ -851,10 +851,13 @@ def test_a_name_that_is_not_utf8_ends_no_command_and_no_file_of_records(
 ) -> None:
     name = os.fsdecode(b"\xff.py")
     put(scene.box / "set" / name, "def f(x):\n    return x\n")
+    put(scene.box / "set" / os.fsdecode(b"\xff.jsonl"), "{}\n")
     record = make(run="night#0123456789abcdef")
     records = RecordFile(scene.box / "records.jsonl")
     records.append([record.model_copy(update={"run": f"{name}#0123456789abcdef"})])
     assert [one.run for one in records.read()[0]] == ["\\udcff.py#0123456789abcdef"]
-    for words in (["init"], ["import", "kernelbench"]):
+    out = f"out={scene.box / 'out'}"
+    for words in (["init"], ["import", "kernelbench", out], ["import", "tritonbench", out]):
         assert main.run([*words, str(scene.box / "set")]) != 4, capsys.readouterr().err
+    assert (scene.box / "out" / "table.md").read_text()
     assert "is not UTF-8; rename it" in capsys.readouterr().err

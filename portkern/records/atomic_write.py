@@ -12,7 +12,7 @@ from portkern.errors import StorageError
 def write(path: Path, content: str | bytes) -> None:
     """Writes a file under another name first, then renames it; makes the folder. Raises
     StorageError."""
-    data = content.encode() if isinstance(content, str) else content
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
