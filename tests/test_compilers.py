@@ -109,6 +109,28 @@ ATTACKS: dict[str, dict[str, str]] = {
     "a string of a text that is there": {
         "program.cu": 'const char* stolen =\n#include "SETTING"\n;\n' + MAIN
     },
+    "another spelling of an include": {"program.cu": '%:include "SETTING"\n' + MAIN},
+    "an import": {"program.cu": '#import "SETTING"\n' + MAIN},
+    "a header is a link to a link": {
+        "program.cu": '#include "a.h"\n' + MAIN,
+        "a.h": "->b.h",
+        "b.h": "->KEY",
+    },
+    "a folder is a link to one above": {
+        "program.cu": '#include "up/etc/service.conf"\n' + MAIN,
+        "up": "->../..",
+    },
+    "a process's root": {"program.cu": '#include "/proc/self/rootSETTING"\n' + MAIN},
+    "whether there is a file": {
+        "program.cu": '#if __has_include("SETTING")\n'
+        + INCBIN.replace("incbin", "ascii").replace("KEY", SECRET)
+        + "#endif\n"
+        + MAIN
+    },
+    "the assembler's own words": {
+        "program.cu": '__asm__(".macro m f\\n.inc" "bin \\"\\\\f\\"\\n.endm\\n.section .kept,\\"\\"'
+        ',@progbits\\nm KEY\\n.text\\n");\n' + MAIN
+    },
 }
 
 
