@@ -333,7 +333,12 @@ for _ in range(20):
 
 def test_of_what_a_program_says_the_worker_keeps_no_more_than_the_bound() -> None:
     reading, writing = os.pipe()
-    says = threading.Thread(target=lambda: (os.write(writing, b"x" * (1 << 18)), os.close(writing)))
+
+    def say() -> None:
+        os.write(writing, b"x" * (1 << 18))
+        os.close(writing)
+
+    says = threading.Thread(target=say)
     says.start()
     kept = programs._drained(reading, 1000)
     says.join(10)
