@@ -85,9 +85,7 @@ def run(
     if not any(file.kernels for file in files) and not read.triton and not read.hosts:
         raise ConfigError(_no_kernels(request, read))
     in_string = in_strings.prepared(read.hosts, folder)
-    of_strings = (
-        run(in_string.request(request), in_string.records, show) if in_string is not None else None
-    )
+    of_strings = run(in_string.request(request), in_string.records, show) if in_string else None
     extra = [*portable_header(files), *outside.headers(read, request)]
     if not request.build:
         result = _result(request, read, files, [], began)
@@ -112,21 +110,18 @@ def run(
 
             bench = Workbench(request, read, files, ports, shop, written.folder, folder)
             mended = mend(repair, bench, folder, lambda line: show(Progress(1, 1, (line,))))
-    if repair is not None:
-        files = list(mended.files)
-        ported, unfit = _ported(files, extra, in_string)
-        atomic_write.write(folder / PATCH, b"".join(file.diff() for file in ported))
+            files = list(mended.files)
+            ported, unfit = _ported(files, extra, in_string)
+            atomic_write.write(folder / PATCH, b"".join(file.diff() for file in ported))
     if request.in_place:
         tree.write_in_place(read.root, ported)
+    large = (f"{name} was not copied: it is large" for name in written.left_out)
     result = replace(
         _result(request, read, files, mended.ports, began),
         repairs=mended.repairs,
         stopped=mended.stopped,
         down=mended.down,
-        notes=(
-            *(f"{name} was not copied: it is large" for name in written.left_out),
-            *_warnings(ports),
-        ),
+        notes=(*large, *_warnings(ports)),
         reused=reused,
         tests=tests,
     )

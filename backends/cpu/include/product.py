@@ -162,8 +162,8 @@ def turned(b):
 
 
 @numba.njit(parallel=True)
-def few_tiles(a, b, sizes, parts):
-    """a @ b, where it is one tile: threads share its terms, in so many parts."""
+def _few_tiles(a, b, c, sizes, parts):
+    """c = a @ b, where it is one tile: threads share its terms, in so many parts."""
     mc, kc, nc = sizes
     m, k, n = a.shape[0], a.shape[1], b.shape[1]
     each = (k // parts + kc - 1) // kc * kc
@@ -172,12 +172,11 @@ def few_tiles(a, b, sizes, parts):
         begin, end = min(part * each, k), min((part + 1) * each, k)
         block_a, block_b = np.empty((mc, kc), np.float32), np.empty((kc, nc), np.float32)
         _multiply_terms(a, b, 0, 0, begin, end, (block_a, block_b, sums[part]))
-    total = np.zeros((m, n), np.float32)
-    for part in range(parts):
-        for i in range(m):
+    for i in range(m):
+        copy(sums[0][i], c[i])
+        for part in range(1, parts):
             for j in range(n):
-                total[i, j] += sums[part, i, j]
-    return total
+                c[i, j] += sums[part, i, j]
 
 
 @numba.njit
@@ -258,7 +257,7 @@ def multiplying(mc, kc, nc, few):
         elif one_tile and batch < numba.get_num_threads():
             parts = min(k // deep, 2 * numba.get_num_threads())
             for one in range(batch):
-                c[one] = few_tiles(a[one], b[one], (mc, kc, nc), parts)
+                _few_tiles(a[one], b[one], c[one], (mc, kc, nc), parts)
         elif m <= FLAT:
             few_rows_or_terms(a, b, c)
         else:

@@ -236,13 +236,8 @@ def _generate(options: GenerateOptions, heartbeat: Heartbeat) -> RunSummary:
 # ---- what is asked
 
 
-def plan_of(options: GenerateOptions) -> RunPlan:
-    project = own_kernels.project_of(options.project, options.kernels, [options.op], entire=False)
-    name = own_kernels.op_names(project, [options.op])[0]
-    op = load_op(name)
-    where, backend = _place(options)
-    if not options.hints:
-        where = where.model_copy(update={"hints": []})
+def _check_names(options: GenerateOptions) -> None:
+    """Raises ConfigError for a mode of approval or a dtype that there is not."""
     if options.approve not in approval.MODES:
         raise no_such("approve mode", options.approve, approval.MODES)
     if options.approve == "ideas" and options.proposer["kind"] not in APPROVED:
@@ -252,6 +247,16 @@ def plan_of(options: GenerateOptions) -> RunPlan:
         )
     if options.dtype not in FLOATS:
         raise no_such("dtype", options.dtype, FLOATS)
+
+
+def plan_of(options: GenerateOptions) -> RunPlan:
+    project = own_kernels.project_of(options.project, options.kernels, [options.op], entire=False)
+    name = own_kernels.op_names(project, [options.op])[0]
+    op = load_op(name)
+    where, backend = _place(options)
+    if not options.hints:
+        where = where.model_copy(update={"hints": []})
+    _check_names(options)
     constraints = (
         Constraints.read(Path(options.constraints)) if options.constraints else Constraints()
     )

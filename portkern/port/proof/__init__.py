@@ -65,16 +65,15 @@ def prove(
 
     cases: Mapping[str, ProofCase] = read_cases(case) if case is not None else {}
     vendor = targets.load(_ORIGINAL[original.language])
-    proofs: dict[str, KernelProof] = {}
-    left: Mapping[str, idle.IdleInstances] = {}
-    alone = list(kernels)
-    alone_original = replace(original, further=())
+    alone_original, alone_ported = (replace(source, further=()) for source in (original, ported))
     workdir.mkdir(parents=True, exist_ok=True)
+    view = original.view.joined(ported.view).joined(SourceView((workdir.absolute(),)))
     with ExitStack() as own:
         if compilers is None:
-            view = original.view.joined(ported.view).joined(SourceView((workdir.absolute(),)))
             compilers = own.enter_context(JailedCompilers(view))
         runs = own.enter_context(Runs(workdir / "build", original.path.parent, limits, compilers))
+        of_program: tuple[KernelProof, ...] = ()
+        left: Mapping[str, idle.IdleInstances] = {}
         if has_main(original) and has_main(ported):
             of_program = prove_program(
                 original,
@@ -87,18 +86,17 @@ def prove(
                 runs=runs,
                 limits=limits,
             )
-            proofs = {proof.kernel: proof for proof in of_program}
             left = idle.of_program(of_program, SourceTexts(alone_original), cases)
-            there = {k.name for k in SourceTexts(replace(ported, further=())).kernels}
-            alone = [
-                k
-                for k in kernels
-                if k.name in there
-                and (k.name in cases or _is_open(proofs[k.name]) or idle.chosen(left, k.name))
-            ]
+        only = {name: instances.chosen for name, instances in left.items() if instances.chosen}
+        wanted = kernels
+        if of_program:
+            there = {kernel.name for kernel in SourceTexts(alone_ported).kernels}
+            unsure = {proof.kernel for proof in of_program if _is_open(proof)}
+            there &= unsure | cases.keys() | only.keys()
+            wanted = [kernel for kernel in kernels if kernel.name in there]
         prover = KernelProver(
             alone_original,
-            replace(ported, further=()),
+            alone_ported,
             vendor=vendor,
             target=target,
             other=other,
@@ -107,12 +105,12 @@ def prove(
             workdir=workdir,
             runs=runs,
             limits=limits,
-            only={name: one.chosen for name, one in left.items() if one.chosen},
+            only=only,
         )
-        by_case = {proof.kernel: proof for proof in prover.prove(alone)}
-        for name, proof in by_case.items():
-            if not idle.chosen(left, name):
-                proofs[name] = _better(proofs[name], proof) if name in proofs else proof
+        by_case = {proof.kernel: proof for proof in prover.prove(wanted)}
+        proofs = {proof.kernel: proof for proof in of_program}
+        for name in by_case.keys() - only.keys():
+            proofs[name] = _better(proofs.get(name), by_case[name])
         texts = SourceTexts(original), SourceTexts(ported)
         found = (idle.joined(left, proofs[kernel.name], by_case) for kernel in kernels)
         return meddling.doubted(found, *texts, programs=runs.programs)
@@ -127,9 +125,9 @@ def _is_open(proof: KernelProof) -> bool:
     return proof.outcome is Outcome.UNPROVEN and not is_final
 
 
-def _better(of_program: KernelProof, of_case: KernelProof) -> KernelProof:
+def _better(of_program: KernelProof | None, of_case: KernelProof) -> KernelProof:
     """A case's proof, unless the case says no more; the program's reason stays in ``why``."""
-    if of_program.why == NOT_LAUNCHED or of_case.outcome is Outcome.WRONG:
+    if of_program is None or of_program.why == NOT_LAUNCHED or of_case.outcome is Outcome.WRONG:
         return of_case
     if of_case.outcome is Outcome.UNPROVEN and of_program.coverage is not None:
         return of_program

@@ -63,11 +63,6 @@ def of_program(
     return {name: idle for name, idle in found.items() if idle is not None}
 
 
-def chosen(left: Mapping[str, IdleInstances], kernel: str) -> frozenset[tuple[str, ...]]:
-    """The arguments of a kernel's template to make cases of."""
-    return left[kernel].chosen if kernel in left else frozenset()
-
-
 def joined(
     left: Mapping[str, IdleInstances], proof: KernelProof, by_case: Mapping[str, KernelProof]
 ) -> KernelProof:

@@ -388,6 +388,18 @@ def convolution(
     return LoweredValue(tuple(shape), kind, load)
 
 
+def _taps(
+    body: Body, start: Sequence[str], window: Sequence[str], ends: Sequence[str], *, padded: bool
+) -> str:
+    """The number of places of a window that count: those within the padded image or the image."""
+    sides = []
+    for begin, size, high in zip(start, window, ends, strict=True):
+        end = body.let("int64_t", f"{begin} + {size} < {high} ? {begin} + {size} : {high}")
+        low = begin if padded else body.let("int64_t", f"{begin} > 0 ? {begin} : 0")
+        sides.append(f"({end} - {low})")
+    return f"({' * '.join(sides)})"
+
+
 def pooled(
     x: LoweredValue,
     shape: Shape,
@@ -439,20 +451,9 @@ def pooled(
                         body.say(f"{place} = {flat};")
         if which != "mean":
             return place if which == "place" else total
-        return f"({x.kind})({total} / {_divisor(body, start)})"
-
-    def _divisor(body: Body, start: Sequence[str]) -> str:
-        if divisor is not None:
-            return divisor
-        sides = []
-        for n, begin in enumerate(start):
-            high = f"({extents[n]} + {padding[n]})" if padded else extents[n]
-            end = body.let(
-                "int64_t", f"{begin} + {window[n]} < {high} ? {begin} + {window[n]} : {high}"
-            )
-            low = begin if padded else body.let("int64_t", f"{begin} > 0 ? {begin} : 0")
-            sides.append(f"({end} - {low})")
-        return f"({' * '.join(sides)})"
+        ends = [f"({extent} + {pad})" for extent, pad in zip(extents, padding, strict=True)]
+        count = divisor or _taps(body, start, window, ends if padded else extents, padded=padded)
+        return f"({x.kind})({total} / {count})"
 
     kind: Kind = "int64_t" if which == "place" else x.kind
     return LoweredValue(tuple(shape), kind, load)

@@ -4,13 +4,14 @@ follows from the state before is computed step by step, a row of the batch at a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import sympy
 
 from portkern.worker.lowering import operations as ops
 from portkern.worker.lowering import pointwise
 from portkern.worker.lowering.arguments import LoweredArguments
-from portkern.worker.lowering.body import Body, Index, LoweredValue, cast
+from portkern.worker.lowering.body import Body, Index, Kind, LoweredValue, cast
 from portkern.worker.lowering.stages import LoopStage
 from portkern.worker.tracing.recurrent import GATES
 
@@ -45,6 +46,64 @@ _STEPS: Mapping[str, Step] = {
     "rnn_tanh": _plain("tanh"),
     "rnn_relu": _plain("relu"),
 }
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A layer in one direction. ``given`` is the input's share in the gates, ``weight`` and
+    ``bias`` are for the states; ``place`` is the text of a state by its number, step, row of the
+    batch and unit."""
+
+    step: Step
+    given: LoweredValue
+    weight: LoweredValue
+    bias: LoweredValue | None
+    gates: int
+    states: int
+    place: Callable[..., str]
+    lengths: tuple[str, str]
+    kind: Kind
+
+    def unit(self, body: Body, row: str, at: tuple[str, str, str], j: str) -> None:
+        """Writes new states of one unit; ``at``: the step of the input, of the state before it and
+        of the state after it."""
+        (now, before, after), (batch, units) = at, self.lengths
+        rows = [
+            j if g == 0 else body.let("int64_t", f"{g} * {units} + {j}") for g in range(self.gates)
+        ]
+        sums = self._sums(body, rows, before, row)
+        flat = body.let("int64_t", f"{now} * {batch} + {row}")
+        inputs = [self.given.at(body, (flat, gate)) for gate in rows]
+        totals = [body.let(self.kind, cast(total, self._held, self.kind)) for total in sums]
+        old = [
+            body.let(self.kind, self.place(body, str(n), before, row, j))
+            for n in range(self.states)
+        ]
+
+        def say(function: str, of: str) -> str:
+            value = body.let(self.kind, of)
+            return body.let(self.kind, pointwise.written(function, [value], self.kind) or value)
+
+        for n, value in enumerate(self.step(say, inputs, totals, old)):
+            body.say(f"{self.place(body, str(n), after, row, j)} = {value};")
+
+    def _sums(self, body: Body, rows: Sequence[str], before: str, row: str) -> list[str]:
+        """The share of the state before in each gate."""
+        sums = [body.name("a") for _ in rows]
+        for total, gate in zip(sums, rows, strict=True):
+            start = self.bias.at(body, (gate,)) if self.bias is not None else "0"
+            body.say(f"{self._held} {total} = {start};")
+        together = f"#pragma omp simd reduction(+ : {', '.join(sums)})"
+        with body.loop(self.lengths[1], together) as k:
+            state = body.let(self.kind, self.place(body, "0", before, row, k))
+            for total, gate in zip(sums, rows, strict=True):
+                factor = self.weight.at(body, (gate, k))
+                body.say(f"{total} += ({self._held}){state} * {factor};")
+        return sums
+
+    @property
+    def _held(self) -> Kind:
+        return "double" if self.kind == "float" else self.kind
 
 
 class Recurrences(LoweredArguments):
@@ -92,57 +151,37 @@ class Recurrences(LoweredArguments):
         and unit. Backwards a step's place is that of the input plus 0, else plus 1."""
         steps, batch, width = x.shape
         units, kind, text = begun[0].shape[1], x.kind, self.lengths.text
-        gates = GATES[self.arguments["kind"]]
-        held = "double" if kind == "float" else kind
         given = self._given(self.lengths.reshaped(x, (steps * batch, width)), weights)
-        own = weights[1], (weights[3] if len(weights) > 2 else None)
         shape = (sympy.Integer(len(begun)), steps + 1, batch, units)
         name = self.graph._buffer(kind, shape)
 
         def place(body: Body, *index: str) -> str:
             return f"{name}[{self.graph._place(body, name, index, shape)}]"
 
-        def unit(body: Body, row: str, at: tuple[str, str, str], j: str) -> None:
-            """New states of one unit; ``at``: the step of the input, of the state before it and of
-            the state after it."""
-            now, before, after = at
-            rows = [
-                j if g == 0 else body.let("int64_t", f"{g} * {text(units)} + {j}")
-                for g in range(gates)
-            ]
-            sums = [body.name("a") for _ in rows]
-            for total, gate in zip(sums, rows, strict=True):
-                start = own[1].at(body, (gate,)) if own[1] is not None else "0"
-                body.say(f"{held} {total} = {start};")
-            with body.loop(text(units), f"#pragma omp simd reduction(+ : {', '.join(sums)})") as k:
-                state = body.let(kind, place(body, "0", before, row, k))
-                for total, gate in zip(sums, rows, strict=True):
-                    body.say(f"{total} += ({held}){state} * {own[0].at(body, (gate, k))};")
-            flat = body.let("int64_t", f"{now} * {text(batch)} + {row}")
-            inputs = [given.at(body, (flat, gate)) for gate in rows]
-            totals = [body.let(kind, cast(total, held, kind)) for total in sums]
-            old = [body.let(kind, place(body, str(n), before, row, j)) for n in range(len(begun))]
-
-            def say(function: str, of: str) -> str:
-                value = body.let(kind, of)
-                return body.let(kind, pointwise.written(function, [value], kind) or value)
-
-            new = _STEPS[self.arguments["kind"]](say, inputs, totals, old)
-            for n, value in enumerate(new):
-                body.say(f"{place(body, str(n), after, row, j)} = {value};")
+        layer = _Layer(
+            _STEPS[self.arguments["kind"]],
+            given,
+            weights[1],
+            weights[3] if len(weights) > 2 else None,
+            GATES[self.arguments["kind"]],
+            len(begun),
+            place,
+            (text(batch), text(units)),
+            kind,
+        )
 
         def write(body: Body, index: Index) -> None:
             row, end = index[2], text(steps)
             body.reads.append((name, index))
             with body.loop(text(units)) as j:
                 for n, one in enumerate(begun):
-                    target = place(body, str(n), end if back else "0", row, j)
+                    target = layer.place(body, str(n), end if back else "0", row, j)
                     body.say(f"{target} = {one.at(body, (row, j))};")
             with body.loop(end) as step:
                 now = body.let("int64_t", f"{end} - 1 - {step}") if back else step
                 more = body.let("int64_t", f"{now} + 1")
                 with body.loop(text(units)) as j:
-                    unit(body, row, (now, more, now) if back else (now, now, more), j)
+                    layer.unit(body, row, (now, more, now) if back else (now, now, more), j)
 
         one = sympy.Integer(1)
         work = (steps, units, units)
