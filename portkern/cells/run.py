@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from threading import Lock
 
 from portkern.cells import together
@@ -26,6 +26,9 @@ from portkern.evaluator.workers import Contestant
 from portkern.records.jsonl import Torn
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.spec.backend import Artifact, Missing, Ready, Venue
+
+#: An operator and a dtype, whose kernels are tried together.
+_Problem = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -98,28 +101,52 @@ class Matrix:
     def _work(self, cells: Sequence[SelectedCell]) -> None:
         """Builds and runs in executors share the CPUs; hardware is timed when those are done."""
         built: dict[tuple[str, str], Built] = {}
-        hardware: list[SelectedCell] = []
         with _pool() as pool:
-            pending: set[Future[list[tuple[SelectedCell, Built]]]] = {
-                pool.submit(self._build, group) for group in _to_build(cells)
-            }
-            modelled: list[SelectedCell] = []
-            for done in as_completed(pending):
-                for cell, result in done.result():
-                    built[_identity(cell)] = result
-                    if isinstance(result.outcome, Failure) or isinstance(cell.venues.best, Missing):
-                        self._emit([unrun(self.run, cell, result)])
-                    elif stands := self._carried(cell, result):
-                        self._emit([stands])
-                    elif isinstance(cell.venues.hardware, Venue):
-                        hardware.append(cell)
-                    else:
-                        modelled.append(cell)
-            groups = _by_problem(modelled)
-            for trial in [pool.submit(self._try, group, built) for group in groups]:
-                trial.result()
+            hardware = self._build_and_model(cells, built, pool)
         for groups in together.in_order(_by_problem(hardware)):
             self._try_in_turn(groups, built)
+
+    def _build_and_model(
+        self,
+        cells: Sequence[SelectedCell],
+        built: dict[tuple[str, str], Built],
+        pool: ThreadPoolExecutor,
+    ) -> list[SelectedCell]:
+        """Builds all cells, and tries those without hardware as soon as their op and dtype is
+        built. Only what can begin at once is given to the pool, so that a trial, whose results
+        people wait for, goes before further builds. Returns the cells with hardware."""
+        to_build = deque(_to_build(cells))
+        left = Counter(map(_problem, cells))
+        modelled: dict[_Problem, list[SelectedCell]] = defaultdict(list)
+        hardware: list[SelectedCell] = []
+        trials: deque[list[SelectedCell]] = deque()
+        pending: set[Future[list[tuple[SelectedCell, Built]]]] = set()
+        while to_build or trials or pending:
+            while (trials or to_build) and len(pending) < _threads():
+                if trials:
+                    pending.add(pool.submit(self._try, trials.popleft(), built))
+                else:
+                    pending.add(pool.submit(self._build, to_build.popleft()))
+            ended, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for cell, result in chain.from_iterable(each.result() for each in ended):
+                built[_identity(cell)] = result
+                if not self._recorded(cell, result):
+                    has_hardware = isinstance(cell.venues.hardware, Venue)
+                    (hardware if has_hardware else modelled[_problem(cell)]).append(cell)
+                left[_problem(cell)] -= 1
+                if not left[_problem(cell)] and modelled[_problem(cell)]:
+                    trials.append(modelled[_problem(cell)])
+        return hardware
+
+    def _recorded(self, cell: SelectedCell, built: Built) -> bool:
+        """Records a cell that needs no trial: it is not built, has no place, or an earlier record
+        stands. Returns whether it did."""
+        if isinstance(built.outcome, Failure) or isinstance(cell.venues.best, Missing):
+            self._emit([unrun(self.run, cell, built)])
+            return True
+        stands = self._carried(cell, built)
+        self._emit([stands] if stands else [])
+        return stands is not None
 
     def _carried(self, cell: SelectedCell, built: Built) -> Record | None:
         """The record of the cell from an earlier run, where that still stands."""
@@ -137,10 +164,13 @@ class Matrix:
         )
         return [(cell, built) for cell in cells]
 
-    def _try(self, cells: Sequence[SelectedCell], built: Mapping[tuple[str, str], Built]) -> None:
-        """Tries all kernels of one op and dtype."""
+    def _try(
+        self, cells: Sequence[SelectedCell], built: Mapping[tuple[str, str], Built]
+    ) -> list[tuple[SelectedCell, Built]]:
+        """Tries all kernels of one op and dtype; nothing new is built."""
         with self._trial(cells, built) as trial:
             self._evaluate(trial, cells, built)
+        return []
 
     def _try_in_turn(
         self, groups: Sequence[Sequence[SelectedCell]], built: Mapping[tuple[str, str], Built]
@@ -235,10 +265,14 @@ def _final(record: Record, cell: SelectedCell) -> bool:
     return record.verdict not in RETRIED
 
 
+def _threads() -> int:
+    return len(os.sched_getaffinity(0))
+
+
 @contextmanager
 def _pool() -> Iterator[ThreadPoolExecutor]:
     """A pool of threads; when it is left by an error, what has not begun never does."""
-    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    pool = ThreadPoolExecutor(_threads())
     try:
         yield pool
     except BaseException:
@@ -255,14 +289,17 @@ def _identity(cell: SelectedCell) -> tuple[str, str]:
 
 
 def _to_build(cells: Sequence[SelectedCell]) -> list[list[SelectedCell]]:
-    """The cells of one build each, as these may be made side by side; long sources come first,
-    as the last to end is waited for."""
+    """The cells of one build each, as these may be made side by side: problem by problem, and the
+    long sources of each first, as the last to end is waited for."""
     groups: dict[tuple[str, str, str, str], list[SelectedCell]] = defaultdict(list)
     for cell in cells:
         assert cell.candidate is not None
         build_of = cell.backend.name, cell.candidate.digest, cell.dtype, cell.target.name
         groups[build_of].append(cell)
-    return sorted(groups.values(), key=_source_length, reverse=True)
+    problems = {problem: n for n, problem in enumerate(dict.fromkeys(map(_problem, cells)))}
+    return sorted(
+        groups.values(), key=lambda group: (problems[_problem(group[0])], -_source_length(group))
+    )
 
 
 def _source_length(cells: Sequence[SelectedCell]) -> int:
@@ -270,10 +307,14 @@ def _source_length(cells: Sequence[SelectedCell]) -> int:
     return len(candidate.source) if candidate else 0
 
 
+def _problem(cell: SelectedCell) -> _Problem:
+    return cell.op.name, cell.dtype
+
+
 def _by_problem(cells: Sequence[SelectedCell]) -> list[list[SelectedCell]]:
-    groups: dict[tuple[str, str], list[SelectedCell]] = defaultdict(list)
+    groups: dict[_Problem, list[SelectedCell]] = defaultdict(list)
     for cell in cells:
-        groups[cell.op.name, cell.dtype].append(cell)
+        groups[_problem(cell)].append(cell)
     return list(groups.values())
 
 
