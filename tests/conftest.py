@@ -35,11 +35,16 @@ def no_worker_outlives_the_tests() -> Iterator[None]:
     session.close_servers()
 
 
-@pytest.fixture(scope="session")
-def servers_ahead() -> None:
+@pytest.fixture
+def torch_ahead() -> None:
     """Commands close the fork servers that they start, not those that they find: files of tests
-    with many commands on PyTorch files start them once."""
+    with many commands that run kernels import PyTorch for their workers once."""
     session.server(("torch",)).begin()
+
+
+@pytest.fixture
+def servers_ahead(torch_ahead: None) -> None:
+    """The same for commands on PyTorch files."""
     session.server(PRELOAD).begin()
 
 

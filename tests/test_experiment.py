@@ -42,6 +42,8 @@ from tests.browser import dom, needs_browser
 from tests.llm_server import Server
 from tests.scripted import MODEL, Answer, ScriptedBench, ScriptedModels, kernel
 
+pytestmark = pytest.mark.usefixtures("torch_ahead")
+
 QUICK = ["target=x86_64", "backend=cpu", "workloads=ci", "final=[]", "track=false", "cache=false"]
 MODELLED = [*QUICK, f"models.coder.model={MODEL}"]
 

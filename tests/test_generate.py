@@ -22,6 +22,8 @@ from portkern.cli import main
 from tests.llm_server import MODEL, Say, Server, refuse
 from tests.report_records import records
 
+pytestmark = pytest.mark.usefixtures("torch_ahead")
+
 GOOD = """\
 extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
   // %s
@@ -120,7 +122,7 @@ def test_two_runs_from_one_recording_are_identical_with_the_server_gone(tmp_path
     def answer(asked: Mapping[str, Any], count: int) -> str:
         return code((WRONG if count % 3 == 1 else GOOD) % f"try {count}")
 
-    shape = ["strategy=evolutionary", "proposer=evolve", "strategy.init=2", "budget.attempts=6"]
+    shape = ["strategy=evolutionary", "proposer=evolve", "strategy.init=2", "budget.attempts=4"]
     with Server(answer) as server:
         given = served(server, *shape)
         assert generate(tmp_path, *given, "run=first") == 0

@@ -26,6 +26,8 @@ from tests.llm_server import Say, Server
 from tests.scripted import ScriptedBench, kernel, play
 from tests.test_generate import GOOD, QUICK, code, generate, served
 
+pytestmark = pytest.mark.usefixtures("torch_ahead")
+
 
 def command(reports: Path, *given: str) -> subprocess.CompletedProcess[str]:
     """Runs the command as a shell does."""

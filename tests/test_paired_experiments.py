@@ -26,6 +26,8 @@ from portkern.guard.rules import RULES, Rule
 from tests.scripted import Answer, kernel
 from tests.test_experiment import MODELLED, QUICK, Script, patient, read, run
 
+pytestmark = pytest.mark.usefixtures("torch_ahead")
+
 __all__ = ["patient"]  # a fixture of all tests here, too
 SHARE, RATIO = ContrastMeasure("share", "share"), ContrastMeasure("ratio", "ratio", ratio=True)
 #: As many as three comparisons need to be shown.

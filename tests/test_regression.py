@@ -737,7 +737,7 @@ QUICK = ["matrix", "kernels=kernels", "targets=host", "rounds=2", "budget_s=0.05
 
 
 @pytest.fixture
-def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch_ahead: None) -> Path:
     """A folder with one that is right."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "kernels"

@@ -82,6 +82,17 @@ def test_a_kernel_that_ends_its_process_is_a_crash(body: str, told: str, artifac
     assert told in detail
 
 
+def test_a_commands_servers_end_with_it_and_those_before_it_go_on() -> None:
+    before = sandbox.server(())
+    with sandbox.servers_of_own():
+        assert sandbox.server(()) is before
+        own = sandbox.server(("json",))
+        assert own.begin()
+    assert not own.begin() and sandbox.server(("json",)) is not own
+    assert sandbox.server(()) is before
+    sandbox.close_servers(sandbox.server(("json",)))
+
+
 def test_a_kernel_that_hangs_is_timed_out(artifacts: Path) -> None:
     start = time.monotonic()
     found, detail = verdict("for (volatile int i = 0;; ++i); return 0;", artifacts, run_s=1.0)

@@ -79,11 +79,8 @@ def built(
         begun(f"building {one.op.name}, kernel {next(numbers)} of {len(found.kernels)}")
         return _one(one, cells[one], cache, lazy=lazy)
 
-    try:
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            made = list(pool.map(make, found.kernels))
-    finally:
-        session.close_servers()
+    with session.servers_of_own(), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        made = list(pool.map(make, found.kernels))
     for kernel, one in zip(found.kernels, made, strict=True):
         if isinstance(one, str):
             found.refuse(kernel, one)

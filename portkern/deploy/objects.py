@@ -68,11 +68,8 @@ def carried(
     wanted = [_target(name) for name in names]
     mine = [one for one in kernels if one.candidate.backend in _BACKENDS]
     pairs = [(one, target) for target in wanted for one in mine if one.candidate.style == "dps"]
-    try:
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            made = [*pool.map(lambda pair: _of(*pair), pairs)]
-    finally:
-        session.close_servers()
+    with session.servers_of_own(), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        made = [*pool.map(lambda pair: _of(*pair), pairs)]
     found: list[Carried] = []
     for (kernel, target), one in zip(pairs, made, strict=True):
         if isinstance(one, str):

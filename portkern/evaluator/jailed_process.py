@@ -98,11 +98,8 @@ class JailedProcesses:
 @contextmanager
 def of_command(reads: Sequence[Path]) -> Iterator[JailedProcesses]:
     """The processes of a command that has no others."""
-    try:
-        with JailedProcesses(reads) as processes:
-            yield processes
-    finally:
-        session.close_servers()
+    with session.servers_of_own(), JailedProcesses(reads) as processes:
+        yield processes
 
 
 def run(asked: Execute, reads: Sequence[Path]) -> ProgramOutcome:

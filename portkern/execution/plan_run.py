@@ -52,7 +52,5 @@ class PlanRun:
             fresh,
             show,
         )
-        try:
+        with session.servers_of_own():
             return matrix.execute(), matrix.torn
-        finally:
-            session.close_servers()

@@ -19,8 +19,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -313,6 +313,21 @@ def close_servers(*which: ForkServer) -> None:
         closing = [key for key, one in _SERVERS.items() if not which or one in which]
         for one in [_SERVERS.pop(key) for key in closing]:  # not used again if this fails
             one.close()
+
+
+@contextmanager
+def servers_of_own() -> Iterator[None]:
+    """Servers that are begun within end with it. Those that were there before go on, so that what
+    runs many commands in one process imports PyTorch for their workers once."""
+    with _SERVERS_LOCK:
+        before = set(_SERVERS.values())
+    try:
+        yield
+    finally:
+        with _SERVERS_LOCK:
+            own = set(_SERVERS.values()) - before
+        if own:
+            close_servers(*own)
 
 
 def layers() -> Layers:

@@ -165,14 +165,12 @@ def writing(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StorageError.of(error, folder) from error
     try:
-        with FileLock(folder / ".lock").acquire(timeout=0):
+        with FileLock(folder / ".lock").acquire(timeout=0), session.servers_of_own():
             yield
     except Timeout:
         raise ConfigError(
             f"Another portkern is writing to {folder}; wait, or choose run=NAME"
         ) from None
-    finally:
-        session.close_servers()
 
 
 @contextmanager
