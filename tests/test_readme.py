@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -47,7 +48,12 @@ def test_its_first_example_prints_what_it_says(tmp_path: Path) -> None:
     assert source.partition("\n")[2].strip() in README
     command = [sys.executable, "-m", "portkern.cli", "port", "examples/warp_sum", "to=gfx942"]
     ran = subprocess.run(
-        [*command, f"reports={tmp_path}"], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, f"reports={tmp_path}"],
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": "92"},  # what a page shows without a scroll bar
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 1
     printed = [line.rstrip() for line in ran.stdout.splitlines() if not line.startswith("tree: ")]

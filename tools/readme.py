@@ -100,7 +100,7 @@ def _speed() -> str:
         for name, label in SPEEDS.items()
         if name in results
     ]
-    return "\n".join(["| | |", "|---|---|", *rows])
+    return "\n".join(["| Command | Time |", "|---|---|", *rows])
 
 
 def _commands() -> str:

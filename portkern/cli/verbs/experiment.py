@@ -407,10 +407,7 @@ def _where(task: Task) -> str:
 
 
 def _show(results: report.ExperimentReport, folder: Path) -> None:
-    from rich.console import Console
-
-    console = Console()
-    console.width = max(console.width, run_folder.LEAST_WIDTH if not console.is_terminal else 0)
+    console = run_folder.console()
     console.print()
     for section in results.findings.sections:
         if section.table:

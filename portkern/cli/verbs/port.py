@@ -268,25 +268,25 @@ def _show(ported: PortResult, folder: Path, request: PortRequest) -> None:
 
 
 def _table(ported: PortResult) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
-    console.width = max(console.width, run_folder.LEAST_WIDTH if not console.is_terminal else 0)
     table = Table(box=None, pad_edge=False)
-    for title in ("kernel", "outcome", *ported.targets, "hazards", "why"):
+    has_hazards = any(row.hazards for row in ported.rows)
+    hazards = ["hazards"] if has_hazards else []
+    for title in ("kernel", "outcome", *ported.targets, *hazards, "why"):
         table.add_column(title, overflow="fold")
     for row in ported.rows:
         by_target = {port.target: port for port in row.ports}
         built = [report.resources(by_target[t]) if t in by_target else "" for t in ported.targets]
         colour = "green" if row.good else "red" if row.outcome == "wrong" else "yellow"
         texts = [f"{row.first.kernel} ({row.place})", ported.outcome(row), *built]
-        texts += [result.counted(row.hazards), report.short(row.why)]
+        texts += [result.counted(row.hazards)] if has_hazards else []
+        texts.append(report.short(row.why))
         cells = [Text(printable(text)) for text in texts]
         cells[1].stylize(colour)
         table.add_row(*cells)
-    console.print(table)
+    run_folder.console().print(table)
 
 
 @contextmanager

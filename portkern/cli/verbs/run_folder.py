@@ -43,8 +43,8 @@ MOST_SUMMARY = 512_000
 CALIBRATION_S = 0.1
 #: Variables by which rich takes something else for a terminal.
 _TERMINAL = {"FORCE_COLOR", "TTY_COMPATIBLE"}
-#: Columns of a table that goes to a file or a pipe.
-LEAST_WIDTH = 120
+#: Columns of a table that goes to a file or a pipe, unless COLUMNS is set.
+_LEAST_WIDTH = 120
 
 
 def run_folder(reports: str, run: str) -> Path:
@@ -187,14 +187,24 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[MatrixProgress], No
         yield show
 
 
+def console() -> Console:
+    """The console on which tables are printed."""
+    from rich.console import Console
+
+    made = Console()
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = max(made.width, _LEAST_WIDTH)
+    return made
+
+
 def _terminal() -> Console | None:
     """Where a bar can be shown."""
     if not (sys.stderr.isatty() or os.environ.keys() & _TERMINAL):
         return None
     from rich.console import Console
 
-    console = Console(stderr=True)
-    return console if console.is_terminal else None
+    made = Console(stderr=True)
+    return made if made.is_terminal else None
 
 
 @contextmanager
@@ -315,15 +325,11 @@ def show(
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> None:
     """The table on a terminal; ``more`` goes into the JSON document."""
-    from rich.console import Console
-
     from portkern.report import summary, terminal
 
     if as_json:
         document = summary.document(table, title=folder.name)
         json_output.show(document | {"folder": str(folder), "exit_code": exit_code, **more})
         return
-    console = Console()
-    console.width = max(console.width, LEAST_WIDTH if not console.is_terminal else 0)
-    terminal.show(table, console)
+    terminal.show(table, console())
     print(f"\nreport: {folder / 'matrix.html'}")

@@ -34,6 +34,7 @@ from portkern.spec.from_torch.traced import (
 from portkern.spec.imported import ImportedInputs
 from portkern.spec.op import CELL, FLOATS, ITEMSIZE
 from portkern.worker.tracing import counting, odd_values, retracing, symbols
+from portkern.worker.tracing.axes import TracedAxes
 from portkern.worker.tracing.calling import CallWatch, FakeCall, place
 from portkern.worker.tracing.constants import (
     Following,
@@ -50,7 +51,6 @@ from portkern.worker.tracing.loading import (
     NotAnOperator,
     Origin,
     load,
-    names_read,
     naming,
     state_of,
 )
@@ -168,14 +168,15 @@ def _traced(
 
 def _described(
     loaded: LoadedOperator, name: str, filename: str, lift: bool
-) -> tuple[_Description, Exported | Exception]:
+) -> tuple[OperatorDescription, Exported | Exception]:
     call = FakeCall(loaded, _lifted(state_of(loaded)) if lift else {})
     with CallWatch(filename) as watch:
         outputs = call.outputs()
     watch.check(outputs)
     changes_itself = loaded.model is not None and call.changes_itself()
     _check_outputs(outputs)
-    return _Description(loaded, name, call, outputs, changes_itself), retracing.program_of(call)
+    described = OperatorDescription(loaded, name, call, outputs, changes_itself)
+    return described, retracing.program_of(call)
 
 
 def _lifted(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -205,7 +206,7 @@ def _dtype(tensor: Any) -> str:
 
 
 @dataclass
-class _Description:
+class OperatorDescription:
     loaded: LoadedOperator
     name: str
     call: FakeCall
@@ -284,30 +285,32 @@ class _Description:
         placed = zip(keys, shaped, strict=True)
         return {key: node for key, node in placed if key in self.tensors}
 
-    def _axes(self, result: Exported, nodes: Mapping[str, str]) -> tuple[_Axes, tuple[str, ...]]:
+    def _axes(
+        self, result: Exported, nodes: Mapping[str, str]
+    ) -> tuple[TracedAxes, tuple[str, ...]]:
         """And what their lengths must fulfil."""
         values = _placeholder_values(result)
         shapes = {key: symbols.sizes_of(values[node].shape) for key, node in nodes.items()}
         ordered = {key: shapes[key] for key in self.tensors}
         guards = _guards(values.values(), result.program.graph)
-        axes = _Axes(self, ordered, self._following(ordered))
+        axes = TracedAxes(self, ordered, self._following(ordered))
         requires = self._requires(guards, axes)
         if any(_PINNING.search(one) for one in requires):
             self.pinned = True
-            axes = _Axes(self, ordered, self._following(ordered))
+            axes = TracedAxes(self, ordered, self._following(ordered))
             requires = self._requires(guards, axes)
         self.moving = self._moving(axes, ordered, requires)
         if self.moving:
-            axes = _Axes(self, ordered, self._following(ordered))
+            axes = TracedAxes(self, ordered, self._following(ordered))
             requires = self._requires(guards, axes)
         self.kept = self._not_made(axes, ordered)
         if self.kept:
-            axes = _Axes(self, ordered, self._following(ordered))
+            axes = TracedAxes(self, ordered, self._following(ordered))
             requires = self._requires(guards, axes)
         return axes, (*requires, *self._constructed(axes, ordered, requires))
 
     def _moving(
-        self, axes: _Axes, shapes: Mapping[str, list[sympy.Expr]], requires: Sequence[str]
+        self, axes: TracedAxes, shapes: Mapping[str, list[sympy.Expr]], requires: Sequence[str]
     ) -> dict[str, Mapping[Place, Multiple]]:
         """Lengths that tracing fixed, with those that it bound to be no less, by the name of their
         axis: what a loop runs over is as long in all that it reads, and in calls it may vary."""
@@ -337,7 +340,7 @@ class _Description:
         return found
 
     def _not_made(
-        self, axes: _Axes, shapes: Mapping[str, list[sympy.Expr]]
+        self, axes: TracedAxes, shapes: Mapping[str, list[sympy.Expr]]
     ) -> dict[sympy.Symbol, sympy.Expr]:
         """Sizes of inputs that the file's function, which alone can make them, does not make when
         it is asked for others."""
@@ -372,7 +375,7 @@ class _Description:
                     kept[size] = sympy.Integer(length)
         return kept
 
-    def _made(self, axes: _Axes, free: Mapping[str, int]) -> dict[Place, bool]:
+    def _made(self, axes: TracedAxes, free: Mapping[str, int]) -> dict[Place, bool]:
         """Whether the file's function makes each length of its own inputs as it is asked to."""
         dims = dict(free)
         dims |= {name: int(Expression(text)(dims)) for name, text in axes.derived.items()}
@@ -385,7 +388,7 @@ class _Description:
         return fits
 
     def _constructed(
-        self, axes: _Axes, shapes: Mapping[str, list[sympy.Expr]], requires: Sequence[str]
+        self, axes: TracedAxes, shapes: Mapping[str, list[sympy.Expr]], requires: Sequence[str]
     ) -> tuple[str, ...]:
         """Requirements by which lengths that only parameters have stay what they are, where they
         have to be multiples of that: with twice as many filters a depthwise convolution is another
@@ -400,7 +403,7 @@ class _Description:
                 fixed.append(f"{name} == {length}")
         return tuple(fixed)
 
-    def own_inputs(self, axes: _Axes) -> ImportedInputs:
+    def own_inputs(self, axes: TracedAxes) -> ImportedInputs:
         """The request to the file where it makes some of its inputs itself."""
         keys = [f"input.{n}" for n in range(len(self.loaded.inputs))]
         return ImportedInputs(
@@ -413,7 +416,7 @@ class _Description:
             tuple(axes.shapes[key] for key in keys if key in self.tensors),
         )
 
-    def _derived_lengths(self, axes: _Axes) -> dict[str, int]:
+    def _derived_lengths(self, axes: TracedAxes) -> dict[str, int]:
         return {
             name: int(Expression(text)(axes.lengths)) for name, text in axes.derived.items()
         }  # fmt: skip
@@ -447,7 +450,7 @@ class _Description:
             beside=_beside(graph, axes),
         )
 
-    def _requires(self, guards: Sequence[Any], axes: _Axes) -> tuple[str, ...]:
+    def _requires(self, guards: Sequence[Any], axes: TracedAxes) -> tuple[str, ...]:
         """But for what holds of the file's numbers alone: with others it is another module."""
         if not axes.lengths:
             return ()
@@ -462,7 +465,7 @@ class _Description:
         """A description of an operator that torch cannot trace: a black box, of the file's
         sizes."""
         shapes = {key: symbols.sizes_of(one.shape) for key, one in self.tensors.items()}
-        axes = _Axes(self, shapes, self._following(shapes))
+        axes = TracedAxes(self, shapes, self._following(shapes))
         produced = [symbols.sizes_of(one.shape) for one in self.outputs]
         note = f"torch.export cannot trace it ({why}): its sizes are those of the file"
         from torch.utils.flop_counter import FlopCounterMode
@@ -498,7 +501,7 @@ class _Description:
 
     def _finished(
         self,
-        axes: _Axes,
+        axes: TracedAxes,
         shapes: Sequence[tuple[int | str, ...]],
         requires: tuple[str, ...],
         *,
@@ -537,7 +540,7 @@ class _Description:
         own = self.own_inputs(axes) if self.shaped else None
         return with_workloads(traced, self.call, axes.keyed, own)
 
-    def _notes(self, axes: _Axes) -> list[str]:
+    def _notes(self, axes: TracedAxes) -> list[str]:
         """Notes on what is not tried of the inputs that the file makes."""
         said: list[str] = []
         for key in self.shaped:
@@ -574,7 +577,7 @@ class _Description:
         taken = self.names.values()
         return identifier("y" if len(self.outputs) == 1 else f"y{number}", taken=taken)
 
-    def _input(self, key: str, axes: _Axes) -> TracedTensor:
+    def _input(self, key: str, axes: TracedAxes) -> TracedTensor:
         example, name = self.tensors[key], self.names[key]
         dtype = CELL if example.dtype == self.cell else _dtype(example)
         origin = self._origin(key)
@@ -697,7 +700,7 @@ def _guards(values: Any, graph: torch.fx.Graph) -> list[object]:
     return []
 
 
-def _beside(graph: torch.fx.Graph, axes: _Axes) -> dict[str, tuple[int, ...]]:
+def _beside(graph: torch.fx.Graph, axes: TracedAxes) -> dict[str, tuple[int, ...]]:
     """Numbers that places along an axis are compared with, as those of a window's are."""
     found: dict[str, set[int]] = {}
     for node in graph.nodes:
@@ -706,132 +709,3 @@ def _beside(graph: torch.fx.Graph, axes: _Axes) -> dict[str, tuple[int, ...]]:
             if name is not None:
                 found.setdefault(name, set()).add(number)
     return {name: tuple(sorted(numbers)) for name, numbers in found.items()}
-
-
-class _Axes:
-    """Names for symbols: the file's own where one number is that large, else tensor and place.
-    Lengths that follow numbers of the file are axes of their name, whatever tracing saw."""
-
-    def __init__(
-        self, found: _Description, shapes: Mapping[str, list[sympy.Expr]], follow: Following
-    ) -> None:
-        self.own, self.follow = _numbers(found.loaded), follow
-        self.taken = {*found.names.values(), *(s.name for s in found.scalars.values()), found.name}
-        self.names: dict[sympy.Symbol, str] = {}
-        self.lengths: dict[str, int] = {}
-        self.derived: dict[str, str] = {}
-        #: What is in the place of symbols: numbers of the file, or a length that never varies.
-        self.known: dict[sympy.Symbol, sympy.Expr] = dict(found.kept)
-        #: The numbers of the file that are lengths which tracing saw as numbers.
-        self.constants: dict[str, int] = {}
-        #: The lengths that tracing saw as numbers and that are none of the file's.
-        self.moving: dict[str, int] = {}
-        self.seen = _lengths(found, shapes)
-        for key, shape in shapes.items():
-            for dim, size in enumerate(shape):
-                self._add(found, key, dim, size)
-        self.shapes = {
-            key: self.shape(shape, found.names[key], key) for key, shape in shapes.items()
-        }
-        #: The names as the fake call's inputs are known.
-        self.keyed = {found.names[key]: key for key in shapes}
-
-    def _add(self, found: _Description, key: str, dim: int, size: sympy.Expr) -> None:
-        length = int(found.tensors[key].shape[dim])
-        follows = self.follow.of((key, dim))
-        if follows is not None:
-            number, (times, _) = follows
-            self.lengths[number] = length // times
-            self.names[symbols.file_number(number)] = number
-            if isinstance(size, sympy.Symbol):
-                self.known[size] = times * symbols.file_number(number)
-            if number in found.moving:
-                self.moving[number] = length
-            elif isinstance(size, sympy.Integer) or (
-                found.pinned and self.follow.shapes_state(number)
-            ):
-                self.constants[number] = length // times
-            return
-        if not isinstance(size, sympy.Symbol) or size in self.names or size in self.known:
-            return
-        self.names[size] = self._name(f"{found.names[key]}_{dim}", size, length)
-        self.lengths[self.names[size]] = length
-
-    def _name(self, plain: str, symbol: sympy.Symbol, length: int) -> str:
-        """The file's own where one number, and one symbol of an argument, is that long."""
-        known = [name for name in self.own.get(length, ()) if name not in self.lengths]
-        if len(self.own.get(length, ())) == 1 and known and self.seen.get(length) == {symbol}:
-            plain = known[0]
-        return identifier(plain, taken=[*self.taken, *self.lengths, *self.derived])
-
-    def named(self, length: int) -> int | str:
-        """The axis that is as long, if there is one."""
-        fitting = [name for name, known in self.lengths.items() if known == length]
-        return fitting[0] if len(fitting) == 1 else length
-
-    def text(self, value: sympy.Expr) -> str:
-        return symbols.text(value.xreplace(self.known), self.names)
-
-    def count(self, value: sympy.Expr) -> str:
-        """A count as text; what follows numbers that the constructor takes was counted at the
-        file's. With smaller ones it is no more than is left where it goes with their third power:
-        kernels are held to no more than they have to do."""
-        counted_at = {**self.constants, **self.moving}
-        lengths = counted_at.items()
-        file = {symbols.file_number(name): sympy.Integer(length) for name, length in lengths}
-        counted = value.xreplace(self.known).xreplace(file)
-        written = symbols.text(counted, self.names)
-        for name, length in counted_at.items():
-            share = f"{name} / {length}"
-            written = f"({written}) * min({share}, ({share})**3)"
-        return written
-
-    def shape(self, sizes: Sequence[sympy.Expr], tensor: str, key: str) -> tuple[int | str, ...]:
-        """Lengths that follow from axes become axes of their own."""
-        named: list[int | str] = []
-        for dim, traced in enumerate(sizes):
-            size = traced.xreplace(self.known)
-            follows = self.follow.of((key, dim)) if isinstance(traced, sympy.Integer) else None
-            if follows is not None and follows[0] in {*self.constants, *self.moving}:
-                times, more = follows[1]
-                size = times * symbols.file_number(follows[0]) + more
-            if isinstance(size, sympy.Integer):
-                named.append(int(size))
-                continue
-            if isinstance(size, sympy.Symbol):
-                named.append(self.names[size])
-                continue
-            written = self.text(size)
-            known = [name for name, text in self.derived.items() if text == written]
-            if not known:
-                taken = [*self.taken, *self.lengths, *self.derived]
-                known = [identifier(f"{tensor}_{dim}", taken=taken)]
-                self.derived[known[0]] = written
-            named.append(known[0])
-        return tuple(named)
-
-
-def _lengths(
-    found: _Description, shapes: Mapping[str, list[sympy.Expr]]
-) -> dict[int, set[sympy.Symbol]]:
-    """The symbols of each length: those of arguments, where they have it, else those of state."""
-    seen: dict[int, set[sympy.Symbol]] = {}
-    for kind in ("input.", "state."):
-        here: dict[int, set[sympy.Symbol]] = {}
-        for key in (key for key in shapes if key.startswith(kind)):
-            for size, length in zip(shapes[key], found.tensors[key].shape, strict=True):
-                if isinstance(size, sympy.Symbol):
-                    here.setdefault(int(length), set()).add(size)
-        seen = here | seen
-    return seen
-
-
-def _numbers(loaded: LoadedOperator) -> dict[int, list[str]]:
-    """The top-level integers of the file by their value, but for those that the operator itself
-    reads: a window is not as long as some axis by more than chance."""
-    read = {*names_read(vars(loaded.namespace)[loaded.name])}
-    found: dict[int, list[str]] = {}
-    for name, value in vars(loaded.namespace).items():
-        if type(value) is int and value > 1 and not name.startswith("_") and name not in read:
-            found.setdefault(value, []).append(name)
-    return found
