@@ -12,13 +12,12 @@ from pathlib import Path
 from omegaconf import MISSING
 
 from portkern import guard
-from portkern.agent import approval, pace, page, rank
-from portkern.agent.attempt import Attempt, Status
+from portkern.agent import approval, pace, page
+from portkern.agent.attempt import Attempt
 from portkern.agent.budget import GenerationBudget
 from portkern.agent.constraints import Constraints
 from portkern.agent.outcome import FILE as SUMMARY
-from portkern.agent.outcome import RunOutcome, RunSummary
-from portkern.agent.proposer.catalogue import NOT_OFFERED
+from portkern.agent.outcome import RunSummary
 from portkern.agent.run import GenerationRun, RunPlan, recorded
 from portkern.agent.task import Ends, Task
 from portkern.cells.selection import (
@@ -31,7 +30,7 @@ from portkern.cells.selection import (
 from portkern.cli import json_output
 from portkern.cli.config import GIVEN, Group, Names, group, names, resolve, sweep
 from portkern.cli.heartbeat import Heartbeat
-from portkern.cli.verbs import own_kernels, run_folder, served
+from portkern.cli.verbs import generate_told, own_kernels, run_folder, served
 from portkern.errors import BackendUnavailable, ConfigError, PortkernError, no_such
 from portkern.evaluator import from_torch
 from portkern.experiment.compare.contestant import RoutedModels
@@ -208,13 +207,13 @@ def _generate(options: GenerateOptions, heartbeat: Heartbeat) -> RunSummary:
                 f"{run.nowhere}"
             )
         if not options.json:
-            print(printable(_heading(plan, run)), flush=True)
+            print(printable(generate_told.heading(plan, run)), flush=True)
             if not plan.replay:
-                print(printable(_duration(run)), flush=True)
+                print(printable(generate_told.duration(run)), flush=True)
 
         def told(attempts: Sequence[Attempt]) -> None:
             if not options.json:
-                _tell(attempts)
+                generate_told.tell(attempts)
                 heartbeat.said()
 
         stopped = run.execute(
@@ -223,13 +222,13 @@ def _generate(options: GenerateOptions, heartbeat: Heartbeat) -> RunSummary:
         )
         pace.learn(run)
         outcome = run.conclude()
-        document = _document(options, plan, run, outcome, stopped)
+        document = generate_told.document(plan, run, outcome, stopped, preset=options.preset or {})
         page.write(run.log, folder, document)
         json_output.write(folder / SUMMARY, document)
     if options.track:
         _track(run, folder, document)
     if not options.json:
-        print(printable(_ending(document, folder)))
+        print(printable(generate_told.ending(document, folder)))
     return document
 
 
@@ -501,170 +500,6 @@ def put_aside(folder: Path) -> None:
     with run_folder.writing(folder):  # or it would be moved under who is at work in it
         folder.rename(aside)
     print(f"portkern: note: the earlier run is in {aside} now", file=sys.stderr)
-
-
-# ---- what is told
-
-
-def _heading(plan: RunPlan, run: GenerationRun) -> str:
-    task = plan.task
-    what = f"{task.op.name} for {task.target.title}, in {task.language} ({task.backend.name})"
-    kind, proposing = plan.axes["strategy"]["kind"], plan.axes["proposer"]["kind"]
-    again = run.log.left_count
-    resumed = f"; {again} attempts are there already" if again else ""
-    ranking = f"\n{_ranking(task)}" if task.ends != "hardware" else ""
-    return f"{what}: {kind}, {proposing}{resumed}\n{_author(run)}{ranking}"
-
-
-def _ranking(task: Task) -> str:
-    by = rank.BY_COUNTS if task.ends == "object" else rank.BY_BUILD
-    return f"Nothing is timed here: right kernels are ranked by {by}."
-
-
-def _duration(run: GenerationRun) -> str:
-    """How long it will take, before it begins."""
-    run.watch("measuring how long a kernel takes")
-    seconds = pace.expected_s(run)
-    if seconds is None:
-        return "Duration: not known before the first attempts."
-    models = ", and what models take to answer" if run.proposer.roles else ""
-    return f"Duration: about {pace.words(seconds)}{models}."
-
-
-def _author(run: GenerationRun) -> str:
-    if not run.proposer.roles:
-        start = run.plan.task.start
-        if start is not None:
-            name = start.author.removeprefix("file:")
-            return f"No model is asked: what is tried are the settings of {name}."
-        return "No model is asked: the author is the catalogue, its kernels and their settings."
-    played = {name: run.models.role(name).model for name in run.proposer.roles}
-    return "Models: " + ", ".join(f"{name} {model}" for name, model in played.items())
-
-
-def _tell(attempts: Sequence[Attempt]) -> None:
-    for attempt in attempts:
-        result = str(attempt.status).replace("_", " ")
-        if attempt.correct:
-            untimed = f"correct, {attempt.ranked or 'not timed'}"
-            result = f"{attempt.score:.2f}x" if attempt.speedups else untimed
-        of = f" of {' '.join(attempt.parents)}" if attempt.parents else ""
-        why = "" if attempt.correct else attempt.detail.partition("\n")[0][:100]
-        said = attempt.idea.partition("\n")[0][:60] or attempt.operator
-        print(f"  {attempt.id:>6}{of:10} {result:20} {said} {why}".rstrip(), flush=True)
-
-
-def _document(
-    options: GenerateOptions, plan: RunPlan, run: GenerationRun, outcome: RunOutcome, stopped: str
-) -> RunSummary:
-    log, task, spent = run.log, plan.task, run.meter.spent
-    best = outcome.best
-    cost = run.models.store.total
-    document: RunSummary = {
-        "op": task.op.name,
-        "target": task.target.name,
-        "backend": task.backend.name,
-        "language": task.language,
-        "dtype": task.dtype,
-        "seed": plan.seed,
-        "preset": dict(options.preset or {}),
-        "axes": {k: dict(v) for k, v in plan.axes.items()},
-        "author": _author(run),
-        "stopped": stopped,
-        "down": run.down,
-        "attempts": len(log),
-        "statuses": {str(s): n for s in Status if (n := sum(1 for a in log if a.status is s))},
-        "curve": log.curve(),
-        "best": best.id if best else None,
-        "score": best.score if best else 0.0,
-        "speedups": dict(outcome.speedups),
-        "final": _counted(outcome),
-        "passed_over": outcome.out,
-        "gain": {name: gain.model_dump() for name, gain in outcome.gain.items()},
-        "why_no_gain": outcome.why_no_gain,
-        "cost": {
-            "usd": cost.usd,
-            "tokens_in": cost.tokens_in,
-            "tokens_out": cost.tokens_out,
-            "calls": len(run.models.store),
-        },
-        "seconds": {"wall": round(spent.wall_s, 2), "device": round(spent.device_s, 2)},
-        "exit_code": _exit_code(run, outcome),
-        "told": {},
-    }
-    document["told"] = _summary_lines(document, outcome, task.start)
-    if task.ends != "hardware" and best:
-        document["told"]["ranked by"] = best.ranked or "nothing known"
-    passed = [note for attempt in log for note in attempt.notes if note.startswith(NOT_OFFERED)]
-    if passed:
-        more = f", and {len(passed) - 1} more" if passed[1:] else ""
-        document["told"]["not offered"] = passed[0].removeprefix(NOT_OFFERED) + more
-    return document
-
-
-def _counted(outcome: RunOutcome) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for record in outcome.final:
-        counts[str(record.verdict)] = counts.get(str(record.verdict), 0) + 1
-    return counts
-
-
-def _exit_code(run: GenerationRun, outcome: RunOutcome) -> int:
-    """3 when nothing could be had: no model answers, or there is nowhere to run; and when more is
-    to be had once a model answers again."""
-    if run.down:
-        return 3
-    if outcome.best:
-        return 0
-    idle = (Status.UNAVAILABLE, Status.UNSUPPORTED)
-    tried = any(attempt.status not in idle for attempt in run.log)
-    return 1 if tried and not run.models.dead else 3
-
-
-def _summary_lines(
-    document: RunSummary, outcome: RunOutcome, start: Candidate | None
-) -> dict[str, str]:
-    """The lines at the end of a run, by what they are about."""
-    best, lines = outcome.best, {}
-    kernel = start.author.removeprefix("file:") if start else "the catalogue's kernel"
-    if best is None:
-        lines["best"] = "none: no attempt is correct" if not outcome.out else "none stood the end"
-    elif outcome.speedups:
-        sizes = ", ".join(f"{name} {value:.2f}x" for name, value in outcome.speedups.items())
-        lines["best"] = f"{best.id}; against the framework {sizes}"
-    else:
-        lines["best"] = f"{best.id}, correct; {outcome.why_no_speedup}"
-    for name, why in outcome.out.items():
-        lines[f"out {name}"] = why
-    if outcome.gain:
-        lines[f"against {kernel}"] = ", ".join(
-            f"{name} {gain.value:.2f}x [{gain.ci95[0]:.2f}, {gain.ci95[1]:.2f}]"
-            for name, gain in outcome.gain.items()
-        )
-    elif best:
-        lines[f"against {kernel}"] = outcome.why_no_gain
-    if outcome.final:
-        counts = ", ".join(f"{n} {verdict}" for verdict, n in document["final"].items())
-        lines["sizes that were not shown"] = counts
-    cost = document["cost"]
-    if cost["calls"]:
-        usd = "unknown" if cost["usd"] is None else f"{cost['usd']:.4f} USD"
-        tokens = (
-            "unknown"
-            if cost["tokens_in"] is None
-            else f"{cost['tokens_in']} in, {cost['tokens_out']} out"
-        )
-        lines["models"] = f"{cost['calls']} calls; tokens: {tokens}; price: {usd}"
-    seconds = document["seconds"]
-    lines["time"] = f"{seconds['wall']:.0f} s, of which the device {seconds['device']:.0f} s"
-    if document["stopped"]:
-        lines["ended by"] = document["stopped"]
-    return lines
-
-
-def _ending(document: RunSummary, folder: Path) -> str:
-    lines = [f"{name}: {text}" for name, text in document["told"].items()]
-    return "\n".join(["", *lines, f"log: {folder / 'attempts.html'}"])
 
 
 def _track(run: GenerationRun, folder: Path, document: RunSummary) -> None:
