@@ -36,6 +36,7 @@ from threading import Event
 
 from benchmarks import _script
 from portkern import ops
+from portkern.isa.finding import REMARKS
 from portkern.records import packed
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.spec import catalogue, registry, target
@@ -245,6 +246,13 @@ def source_of(cell: Cell) -> Cell:
     return op, backend, EMULATED[narrow], asked[0], asked[1], asked[2]
 
 
+def _cause(record: Record) -> str:
+    """The record's remark on what the chip does by design; '' for none."""
+    codes = {f"object-{kind.name.lower().replace('_', '-')}": str(kind) for kind in REMARKS}
+    seen = [codes[finding.code] for finding in record.findings if finding.code in codes]
+    return f", and its code {seen[0]}" if seen else ""
+
+
 def _said(record: Record) -> str:
     """``passed``, or the verdict and why."""
     if record.verdict is Verdict.PASSED:
@@ -260,6 +268,7 @@ def table() -> str:
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     sums: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     reasons: Counter[str] = Counter()
+    failed: dict[str, list[str]] = defaultdict(list)
     for record in committed():
         cell, right = cell_of(record), record.verdict is Verdict.PASSED
         of, said = sums[record.backend, record.target], known.get("|".join(source_of(cell)))
@@ -269,14 +278,19 @@ def table() -> str:
             source=not right and said == "passed", object=right and said != "passed" and compared
         )
         if not right:
-            reasons[f"`{record.op}`, {record.backend}, {record.target}: {_said(record)}"] += 1
+            where = f"`{record.op}`, {record.backend}, {record.target}, {record.workload.dtype}"
+            failed[f"{where}: {record.verdict}{_cause(record)}"].append(record.detail)
         elif compared and said != "passed":
             reasons[f"`{record.op}`, {record.backend}, the source alone: {said}"] += 1
     for (backend, name), of in sorted(sums.items()):
         share = f"{of['passed']:,} ({of['passed'] / of['cells']:.1%})"
         figures = f"{of['cells']:,}", share, f"{of['emulated']:,}", of["source"], of["object"]
         lines.append(f"| {backend}, {name} | " + " | ".join(map(str, figures)) + " |")
-    listed = [f"- {count} × {reason}" for reason, count in sorted(reasons.items())]
+    listed = [
+        f"- {len(details)} × {reason} (one of them: {' '.join(details[0].split())[:200]})"
+        for reason, details in sorted(failed.items())
+    ]
+    listed += [f"- {count} × {reason}" for reason, count in sorted(reasons.items())]
     return "\n".join([*lines, "", *(listed or ["No cell failed."])])
 
 

@@ -356,6 +356,14 @@ __global__ void straight(const int* x, int* y) {
     y[t] = got[0], y[t + 64] = got[1];
 }
 #endif
+#if defined(__gfx90a__) || defined(__gfx942__)
+typedef _Float16 reals4 __attribute__((ext_vector_type(4)));
+typedef float floats4 __attribute__((ext_vector_type(4)));
+__global__ void reals_16(const reals4* x, const reals4* y, floats4* z) {
+    const int i = threadIdx.x;
+    z[i] = __builtin_amdgcn_mfma_f32_16x16x16f16(x[i], y[i], z[i], 0, 0, 0);
+}
+#endif
 #ifdef __gfx950__
 __global__ void columns(const unsigned long* x, unsigned long* y) {
     __shared__ unsigned long kept[64];
@@ -604,6 +612,23 @@ def test_matrix_instructions_of_gfx90a_alone_multiply(
     # Four rows of one group of lanes, then those of the next.
     rows = (wide[0].T @ wide[1]).reshape(-1, groups, 4, size)
     assert (z == rows.transpose(1, 3, 0, 2).reshape(64, -1)).all()
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+def test_a_result_without_its_denormal_factors_comes_with_a_remark(
+    programs: Programs, arch: str
+) -> None:
+    """Lane 0 holds the first four factors of row 0, lanes 0 to 15 the results of that row."""
+    x, y = np.ones((64, 4), np.float16), np.ones((64, 4), np.float16)
+    for factor, flushed in ((2.0**-15, arch == "gfx90a"), (2.0**-14, False), (0.0, False)):
+        x[0], z = factor, np.zeros((64, 4), np.float32)
+        ran = launch(programs(arch), "reals_16", x, y, z)
+        assert ran.clean
+        assert (z[:16, 0] == (12 if flushed else 12 + 4 * factor)).all()
+        told = [remark.to_json("reals_16") for remark in ran.remarks]
+        assert [(one["code"], one["severity"]) for one in told] == [
+            ("object-flushed-factor", "note")
+        ] * flushed
 
 
 @pytest.mark.full

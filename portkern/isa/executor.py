@@ -16,7 +16,7 @@ from typing import TypeVar
 from portkern.errors import BuildError, LaunchError
 from portkern.isa import code_object, counts, runtime_library, source_lines
 from portkern.isa.code_object import ObjectKernel
-from portkern.isa.finding import FindingKind, ObjectFinding, ObjectRan
+from portkern.isa.finding import REMARKS, FindingKind, ObjectFinding, ObjectRan
 from portkern.toolchain.run_tool import refuses_foreign
 
 #: Which table describes a processor's instructions.
@@ -253,12 +253,14 @@ class ObjectProgram:
             hits,
             lanes,
         )
-        findings = tuple(self._finding(one) for one in found[: count.value])
+        every = [self._finding(one) for one in found[: count.value]]
+        remarks = tuple(one for one in every if one.kind in REMARKS)
+        findings = tuple(one for one in every if one.kind not in REMARKS)
         seen = {finding.address for finding in findings}
         paths = self.missing_waits(kernel) if "waits" in looking else ()
         unseen = tuple(finding for finding in paths if finding.address not in seen)
         counted = self._counts(entry.wave_size, totals[:], hits[:], lanes[:]) if count_all else {}
-        return ObjectRan(not stopped, findings, executed.value, counted, unseen)
+        return ObjectRan(not stopped, findings, executed.value, counted, unseen, remarks)
 
     def missing_waits(self, kernel: str) -> tuple[ObjectFinding, ...]:
         """Findings about what the kernel's code touches on some path with no wait before it,

@@ -31,10 +31,16 @@ class FindingKind(StrEnum):
     ROOM = "more workgroups wait for each other than the executor has room for"
     TOO_SOON = "uses what another instruction gives before the idle states that the chip asks for"
     UNFILLED_LDS = "reads LDS before what is loaded straight into it is there, with no wait for it"
+    FLUSHED_FACTOR = (
+        "takes denormal factors (of float16: below 6.1e-5) for zeros, as the matrix unit of this"
+        " chip does"
+    )
 
 
 #: A kernel that ends with one of these has not been judged: the executor cannot run it.
 NEEDS_HARDWARE = frozenset((FindingKind.UNMODELLED, FindingKind.MODE, FindingKind.ROOM))
+#: What the chip does by its design, and a reader of a wrong result needs to know.
+REMARKS = frozenset((FindingKind.FLUSHED_FACTOR,))
 _HANGS = frozenset((FindingKind.HANGS, FindingKind.IN_STEP, FindingKind.LIMIT))
 
 
@@ -68,13 +74,14 @@ class ObjectFinding:
         return f"object-{self.kind.name.lower().replace('_', '-')}"
 
     def to_json(self, kernel: str) -> JsonObject:
-        """The finding as workers report it. One that was executed says that the kernel is wrong."""
+        """The finding as workers report it. One that was executed says that the kernel is wrong,
+        unless it is a remark."""
         place = self.line or f"{self.address:#x}"
-        message = str(self)
+        severity = "error" if self.executed else "warning"
         return {
             "code": self.code,
-            "severity": "error" if self.executed else "warning",
-            "message": message,
+            "severity": "note" if self.kind in REMARKS else severity,
+            "message": str(self),
             "place": place,
             "kernel": kernel,
         }
@@ -84,13 +91,14 @@ class ObjectFinding:
 class ObjectRan:
     """How a launch ended: ``complete`` if all waves came to their end. ``counts``, of
     :mod:`portkern.isa.counts`, are there where they were asked for; ``unseen`` is what the code
-    says of paths that were looked at and not taken."""
+    says of paths that were looked at and not taken, ``remarks`` what the chip does by design."""
 
     complete: bool
     findings: tuple[ObjectFinding, ...]
     instructions: int
     counts: Mapping[str, int] = field(default_factory=dict)
     unseen: tuple[ObjectFinding, ...] = ()
+    remarks: tuple[ObjectFinding, ...] = ()
 
     @property
     def clean(self) -> bool:

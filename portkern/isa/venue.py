@@ -77,7 +77,8 @@ class Launched:
 
     def take_findings(self) -> list[JsonObject]:
         """The findings as workers report them: of paths that no wave took once for a kernel."""
-        told = {(name, found): None for name, ran in self.launches for found in ran.unseen}
+        told = {(name, found): None for name, ran in self.launches for found in ran.remarks}
+        told |= {(name, found): None for name, ran in self.launches for found in ran.unseen}
         told |= {(name, found): None for name, ran in self.launches for found in ran.findings}
         return [found.to_json(name) for name, found in told]
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 
 from . import figures, folding
 from .instructions import PROCESSORS
-from .suite import run
 
 INPUTS = 2048
 FOLDED_INPUTS = 512
@@ -49,16 +51,13 @@ def main() -> int:
         return 0
     found: figures.Figures = {}
     wrong = 0
-    for family in [given.family] if given.family else PROCESSORS:
-        verdicts, unknown = run(family, given.inputs, given.only)
-        found[family] = figures.of(verdicts)
-        print(f"{family}: {len(verdicts)} forms of {len(found[family])} instructions")
-        print(f"  not known to the assembler: {len(unknown)}")
-        for verdict in verdicts:
-            if verdict.wrong:
-                wrong += 1
-                print(f"  {verdict.trial.line}: {verdict.wrong} of {verdict.inputs}")
-                print(f"    {verdict.example}")
+    families = [given.family] if given.family else list(PROCESSORS)
+    with ProcessPoolExecutor(len(families), mp_context=get_context("spawn")) as pool:
+        looked = partial(figures.looked_at, inputs=given.inputs, only=given.only)
+        for family, (known, lines) in zip(families, pool.map(looked, families), strict=True):
+            found[family] = known
+            wrong += sum(one.wrong for one in known.values())
+            print("\n".join(lines), flush=True)
     if not (given.family or given.only or wrong):
         figures.write(found)
         figures.PAGE.write_text(figures.page(found), encoding="utf-8")

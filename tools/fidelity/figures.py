@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import suite
 from .folding import Folded
 from .instructions import PROCESSORS
 from .trial import Verdict
@@ -56,6 +57,19 @@ def of(verdicts: Iterable[Verdict]) -> dict[str, Figure]:
         figure.inputs += verdict.inputs
         figure.wrong += verdict.wrong
     return found
+
+
+def looked_at(family: str, inputs: int, only: str) -> tuple[dict[str, Figure], Sequence[str]]:
+    """The figures of a family, and lines on how much was tried and what was wrong."""
+    verdicts, unknown = suite.run(family, inputs, only)
+    known = of(verdicts)
+    lines = [f"{family}: {len(verdicts)} forms of {len(known)} instructions"]
+    lines.append(f"  not known to the assembler: {len(unknown)}")
+    for verdict in verdicts:
+        if verdict.wrong:
+            lines.append(f"  {verdict.trial.line}: {verdict.wrong} of {verdict.inputs}")
+            lines.append(f"    {verdict.example}")
+    return known, lines
 
 
 def write(figures: Figures, file: Path = FILE) -> None:

@@ -28,6 +28,13 @@ template <Type T> int least_exponent(bool fnuz) {
     return T == Type::f16 ? -14 : T == Type::fp8 ? -6 - fnuz : T == Type::bf8 ? -14 - fnuz : -126;
 }
 template <Type T> float least_normal() { return T == Type::f16 ? 0x1p-14f : 0x1p-126f; }
+template <int K, int M> bool any_below(const float (&factors)[K][M], float least) {
+    u32 found = 0;
+    for (int k = 0; k < K; ++k)
+        for (int m = 0; m < M; ++m)
+            found |= factors[k][m] != 0 && std::fabs(factors[k][m]) < least;
+    return found;
+}
 
 // One matrix per block; lane l holds column l % N (of B, C, D) and row l % M (of A), and groups of
 // lanes share the depth.
@@ -84,6 +91,12 @@ void mfma(Wave& w, const Instruction& i) {
                     for (int n = 0; n < N; ++n)
                         c[block][m][n] = std::fma(a[block][k][m], b[block][k][n], c[block][m][n]);
         } else if (w.machine->program->gfx90a) {
+            Machine& machine = *w.machine;
+            if (!machine.flushes && (any_below(a[block], least_normal<TA>()) ||
+                                     any_below(b[block], least_normal<TA>()))) {
+                machine.flushes = true;
+                machine.report(Finding::flushed_factor, w, i.pc, 0, 0, i.name);
+            }
             flushed_products<M, N, K, AT_ONCE>(a[block], b[block], c[block], least_normal<TA>());
         } else {
             constexpr bool tiny = TA == Type::fp8 || TA == Type::bf8;

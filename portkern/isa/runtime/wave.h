@@ -38,6 +38,7 @@ enum class Finding : u32 {
     room,
     too_soon,
     unfilled_lds,
+    flushed_factor,
 };
 
 // What is looked for, as bits.
@@ -139,6 +140,7 @@ struct Machine {
     const Program* program = nullptr;
     u64 executed = 0, changes = 0;
     bool watches = false, stopped = false;
+    bool flushes = false;                              // a product took a factor for zero
     bool fnuz = false;                                 // the processor's small floats
     bool ieee = false;                                 // signalling NaNs go before numbers
     u32 vectors = 0, accumulators = 0;                 // registers of a lane
