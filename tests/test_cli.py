@@ -433,3 +433,17 @@ def test_options_that_were_composed_ahead_are_not_composed_again(
     monkeypatch.delattr(config, "_compose")
     assert config.resolve("check", CheckOptions, ["op=softmax", "rounds=7"]).rounds == 7
     assert config.resolve("check", CheckOptions, []).op == ""
+
+
+def test_a_command_ends_the_servers_that_it_begins_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(main, "_preloads", lambda verb, words: iter([("string",)]))
+    others = session.server(("json",))
+    others.begin()
+    with main._workers_ahead("check", []):
+        own, further = session.server(("string",)), session.server(("csv",))
+        assert not own.begin() and further.begin()
+    assert session.server(("json",)) is others and not others.begin()
+    assert not {own, further} & {session.server(("string",)), session.server(("csv",))}
+    session.close_servers(others, session.server(("string",)), session.server(("csv",)))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern import ops
+from portkern.cells import run as matrix_run
 from portkern.cells import selection, together
 from portkern.cells.budget import Budget
 from portkern.cells.carrying import CarriedCells
 from portkern.cells.run import Matrix, MatrixProgress
 from portkern.cells.selection import SelectedCell, Selection, host_targets
 from portkern.cells.shard import Shard
-from portkern.errors import BackendUnavailable, ConfigError
+from portkern.errors import BackendUnavailable, ConfigError, StorageError
+from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import BuildRequest, Built
 from portkern.records.record import Evidence, Record, RecordFile, Verdict
+from portkern.spec.backend import Missing, Venue, Venues
 from portkern.spec.candidate import Candidate
 from portkern.testing import QUICK
 
@@ -163,6 +168,38 @@ def run_and_count_stopped(
 
     file, builds = RecordFile(folder / "records.jsonl"), ArtifactCache(folder / "artifacts")
     return Matrix(asked, "test", file, builds, QUICK, report=look).execute(), stopped
+
+
+def test_an_operator_is_tried_in_emulators_before_the_next_one_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One processor makes the order plain; a build that cannot be kept leaves earlier records."""
+    model = Venues(Missing("this machine has none"), Venue("emulator", "a model"))
+    monkeypatch.setattr(SelectedCell, "venues", model)
+    asked = [cell for cell in cells(ops=["relu", "gelu", "add"]) if cell.language == "c++"]
+    told: list[str] = []
+    build_all = build.build_all
+
+    def building(requests: Sequence[BuildRequest], *args: Any, **more: Any) -> list[Built]:
+        [request] = requests
+        told.append(f"build {request.candidate.op}")
+        if request.candidate.op == "add":
+            raise StorageError("no space")
+        return build_all(requests, *args, **more)
+
+    def look(progress: MatrixProgress) -> None:
+        if progress.record is not None:
+            assert progress.record.verdict is Verdict.PASSED, progress.record
+            told.append(f"record {progress.record.op}")
+
+    monkeypatch.setattr(matrix_run, "_threads", lambda: 1)
+    monkeypatch.setattr(build, "build_all", building)
+    file, builds = RecordFile(tmp_path / "records.jsonl"), ArtifactCache(tmp_path / "artifacts")
+    with pytest.raises(StorageError, match="no space"):
+        Matrix(asked, "test", file, builds, QUICK, report=look).execute()
+    order = [f"{what} {op}" for op in ("relu", "gelu") for what in ("build", "record")]
+    assert list(dict.fromkeys(told)) == [*order, "build add"]
+    assert told.count("record relu") == sum(cell.op.name == "relu" for cell in asked)
 
 
 @pytest.mark.full

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -178,6 +179,19 @@ def test_a_source_that_cannot_be_taken_costs_no_other(
     assert seen.ops == ["relu"]
     [problem] = seen.errors
     assert words in str(problem) and str(tmp_path / name) in problem.place
+
+
+def test_a_name_that_is_not_utf8_costs_its_own_file_alone(tmp_path: Path) -> None:
+    write(tmp_path, **{"relu.cpp": "//"})
+    for name in (b"relu.\xff.cpp", b"\xff.txt", b"\xfe"):
+        file = tmp_path / os.fsdecode(name)
+        file.mkdir() if name == b"\xfe" else file.write_text("//")
+    (tmp_path / os.fsdecode(b"\xfe") / "relu.cpp").write_text("//")
+    found = kernels(tmp_path)
+    assert [one.file.name for one in found.kernels] == ["relu.cpp"]
+    names = ["'relu.\\udcff.cpp'", "'\\udcfe/relu.cpp'"]
+    said = [f"{tmp_path}: the name {name} is not UTF-8; rename it" for name in names]
+    assert list(map(str, found.errors)) == said
 
 
 def test_files_that_may_be_no_kernels_are_noted(tmp_path: Path) -> None:

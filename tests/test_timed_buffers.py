@@ -262,6 +262,32 @@ def test_nothing_of_a_worker_runs_while_its_outputs_are_read(
     assert not stopped
 
 
+def test_who_runs_once_it_stands_still_is_found_before_a_look_at_its_outputs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is let go by another, and stands still again when its outputs are looked at."""
+    standing: list[int] = []
+    stop, of_family = standstill.stop, processor_time.of_family
+
+    def noted(pid: int, known: Iterable[int] = ()) -> Collection[int]:
+        standing[:] = stop(pid, known)
+        return standing
+
+    def read(pid: int, known: Collection[int] = ()) -> processor_time.ProcessorTime:
+        if standing and known is standing:
+            standstill.go_on(pid, standing)
+            time.sleep(0.1)
+            assert stop(pid, standing)
+        return of_family(pid, known)
+
+    monkeypatch.setattr(standstill, "stop", noted)
+    monkeypatch.setattr(processor_time, "of_family", read)
+    waking = "static bool once = (std::thread([] { for (;;) usleep(500); }).detach(), true); "
+    found = ending(relu(f"{waking}(void)once; {RIGHT}"), folder)
+    assert found.verdict is Verdict.SUSPICIOUS
+    assert "it ran on while its outputs were looked at" in found.detail
+
+
 # ---- what is drawn
 
 
@@ -461,6 +487,30 @@ def test_who_wakes_by_himself_has_run() -> None:
                 assert standstill.woke(running.pid, before) is wakes
         finally:
             for member in (waking, running.pid):
+                standstill._signal(member, 9)
+
+
+def test_who_wakes_for_a_moment_to_start_another_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of C takes some 20 µs to clone itself, less than one that was stopped may run."""
+    import subprocess
+    import sys
+
+    monkeypatch.setattr(standstill, "LEAVING_S", 10.0)
+    code = "import os, signal, time; signal.signal(signal.SIGCONT, lambda *_: os.fork()); print(1, "
+    code += "flush=True)\nwhile True: time.sleep(60)"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
+        assert running.stdout and running.stdout.readline()
+        try:
+            stopped = standstill.stop(running.pid)
+            before = processor_time.ran_s(running.pid, stopped)
+            assert not standstill.woke(running.pid, before, stopped)
+            standstill._signal(running.pid, 18)
+            while len(list(processor_time.family(running.pid))) < 2:
+                time.sleep(0.01)
+            assert standstill.woke(running.pid, before, stopped)
+        finally:
+            for member in reversed(list(processor_time.family(running.pid))):
                 standstill._signal(member, 9)
 
 

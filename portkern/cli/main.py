@@ -213,13 +213,10 @@ def _workers_ahead(verb: str, words: Sequence[str]) -> Iterator[None]:
         return
     from portkern.sandbox import session
 
-    servers = [session.server(preload) for preload in preloads]
-    begun = [server for server in servers if server.begin()]
-    try:
+    with session.servers_of_own():  # those that the verb begins as well
+        for preload in preloads:
+            session.server(preload).begin()
         yield
-    finally:  # those that the verb began as well, unless there were some before it
-        if begun:
-            session.close_servers(*(begun if len(begun) < len(servers) else ()))
 
 
 def _preloads(verb: str, words: Sequence[str]) -> Iterator[tuple[str, ...]]:

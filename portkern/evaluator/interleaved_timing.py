@@ -370,6 +370,7 @@ class InterleavedTiming:
         with self._standing_still(key, session, outcome.reply, family) as stopped:
             if not stopped:
                 return Doubt("its processes could not be stopped to look at its outputs")
+            stood_s = processor_time.ran_s(session.pid, stopped)  # what runs from here on is late
             after = processor_time.of_family(session.pid, stopped) if counted else uncounted
             timed = after.since(ready)
             waited_s = timed.waited_s + processor_time.own_wait_s() - own_wait_s
@@ -382,9 +383,8 @@ class InterleavedTiming:
                 samples, wall_s, stage_s, staging_s, waited_s, timed.beside_s, timed.busiest_s
             )
             if look is not None and isinstance(key, int):
-                so_far_s = processor_time.ran_s(session.pid, stopped)
                 look(key, self._reader(key, session, outcome.reply), now, lap)
-                late = self._late(key, session, outcome.reply, so_far_s, stopped)
+                late = self._late(key, session, outcome.reply, stood_s, stopped)
                 if late is not None:
                     return late
         return lap

@@ -50,9 +50,11 @@ def stop(pid: int, known: Iterable[int] = ()) -> Collection[int]:
 
 def woke(pid: int, before_s: float, stopped: Collection[int] = ()) -> bool:
     """Whether one of the processes that were ``stopped``, a process and what it started if none are
-    given, has run since their processor time was ``before_s``: a timer of its own may send it
-    SIGCONT."""
-    return abs(ran_s(pid, stopped) - before_s) > LEAVING_S
+    given, has run since their processor time was ``before_s``, or has started another: a timer of
+    its own may send it SIGCONT."""
+    if abs(ran_s(pid, stopped) - before_s) > LEAVING_S:
+        return True
+    return bool(stopped) and not set(family(pid)).issubset(stopped)
 
 
 def go_on(pid: int, stopped: Collection[int] = ()) -> None:

@@ -15,7 +15,7 @@ from portkern.spec.backend import Backend
 from portkern.spec.candidate import Candidate
 from portkern.spec.catalogue import languages_of, of_one
 from portkern.spec.companions import Companions
-from portkern.spec.safe_name import real_path, short
+from portkern.spec.safe_name import is_text, real_path, short
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,11 @@ def _read_folder(
         raise ConfigError(f"{entry.source} is a folder: its files say op, variant and entry")
     for file in sources.files_in(folder):
         place = str(file)
+        if not is_text(inner := str(file.relative_to(folder))):
+            if file.suffix in sources.suffixes():
+                text = f"the name {inner!a} is not UTF-8; rename it"
+                own.problems.append(ProjectProblem(str(folder), text))
+            continue
         inside = KernelEntry(
             source=file.name,
             backend=entry.backend,

@@ -18,7 +18,6 @@ from portkern.spec.catalogue import languages_of
 from portkern.spec.companions import SUFFIXES
 from portkern.spec.foreign_text import content
 from portkern.spec.module_form import defines_class
-from portkern.spec.safe_name import is_text
 
 #: Folders in which no kernels are looked for.
 NOT_LOOKED_INTO = frozenset(["include", "build", "reports", "__pycache__", "node_modules"])
@@ -64,8 +63,6 @@ def files_in(folder: Path) -> Iterator[Path]:
         for path in entries:
             if path in hidden or path.name in NOT_LOOKED_INTO:
                 continue
-            if not is_text(path.name):
-                raise ConfigError(f"The name {path.name!a} in {folder} is not UTF-8; rename it")
             if path.is_dir():
                 pending += [] if path.is_symlink() else [path]
             elif path.is_file():

@@ -69,12 +69,11 @@ class DoctorOptions:
 
 def main(overrides: Sequence[str]) -> int:
     options = resolve("doctor", DoctorOptions, overrides)
-    session.server(()).begin()  # it tries what confines workers while the backends look for tools
     names = registry.names()
-    with ThreadPoolExecutor() as pool:
+    with session.servers_of_own(), ThreadPoolExecutor() as pool:
+        session.server(()).begin()  # it tries what confines workers while backends look for tools
         backends = dict(zip(names, pool.map(_examine, names), strict=True))
-    containment = session.layers()
-    session.close_servers()
+        containment = session.layers()
     machine = _machine()
     if options.json:
         json_output.show(
