@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from portkern.cuda_source.source_map import Parameter
-from portkern.port.proof import idle
+from portkern.cuda_source.source_map import Parameter, SourceMap
+from portkern.port.proof import idle, local_types
 from portkern.port.proof.case import Buffer, ProofCase, Scalar
 from portkern.port.proof.coverage import LineCounts, idle_instances
 from portkern.port.proof.element import element_of
@@ -458,6 +458,16 @@ void run(float* x) {{ k<<<2, 64>>>(x, {asked}); }}
         case = propose(texts.kernels[0], texts, SCALES[1], warp=warp)
         assert isinstance(case, ProofCase)
         assert getattr(case.arguments[1], "value", "") == "16"
+
+
+@pytest.mark.parametrize(
+    ("given", "value"), [("3", 3), ("-3", -3), ("true", 1), ("²", None), ("--5", None)]
+)
+def test_a_constant_of_a_class_follows_from_arguments_that_are_numbers(
+    given: str, value: int | None
+) -> None:
+    text = SourceMap("template <int N> struct A { static constexpr int k = N; };")
+    assert local_types.constant(text, f"A<{given}>", "k") == value
 
 
 def test_an_argument_is_what_its_function_computes(tmp_path: Path) -> None:

@@ -254,10 +254,17 @@ def test_a_variable_called_warp_size_is_the_user_s() -> None:
         ("__launch_bounds__(1024, 2)", "__launch_bounds__(1024, 8)"),
         ("__launch_bounds__(256)", "__launch_bounds__(256)"),
         ("__launch_bounds__(T, 2)", "__launch_bounds__(T, ((T) * (2) + 255) / 256)"),
+        ("__launch_bounds__(², 2)", "__launch_bounds__(², ((²) * (2) + 255) / 256)"),
     ],
 )
 def test_launch_bounds_count_waves_of_a_simd(cuda: str, expected: str) -> None:
     assert f"void {expected} k() {{}}" in hip(f"__global__ void {cuda} k() {{}}")
+
+
+@pytest.mark.parametrize("bounds", ["², 2", "256, ²", "0, 2"])
+def test_launch_bounds_that_count_nothing_are_left_on_the_way_back(bounds: str) -> None:
+    text = f"__global__ void __launch_bounds__({bounds}) k() {{}}\n"
+    assert translate(text, "a.hip", to="cuda").text == text
 
 
 def test_cache_hints_are_streaming_loads_of_numbers_and_else_plain_ones() -> None:

@@ -121,7 +121,7 @@ def _names(text: str, own: Mapping[str, str]) -> Names:
     """The names of a class's text, with what its template is given."""
     plain = {"true": "1", "false": "0"}
     given = {name: plain.get(value, value) for name, value in own.items()}
-    numbers = {name: int(value) for name, value in given.items() if value.lstrip("-").isdigit()}
+    numbers = {name: int(value) for name, value in given.items() if re.fullmatch(r"-?\d+", value)}
     return Names(text, numbers, {**dict(_USING.findall(text)), **own})
 
 

@@ -102,7 +102,7 @@ def _bounds(draft: Draft, i: int) -> None:
     if parts is None or len(parts) != 2:
         return
     threads, waves = (code.flat(*part) for part in parts)
-    if not threads.isdigit() or not waves.isdigit():
+    if not threads.isdecimal() or not waves.isdecimal() or not int(threads):
         return
     blocks = str(max(int(waves) * 256 // int(threads), 1))
     if blocks != waves:

@@ -158,7 +158,7 @@ def _launch_bounds(draft: Draft, i: int) -> None:
 
 def _waves(threads: str, blocks: str) -> str:
     lanes = _SIMDS * _WAVE
-    if threads.isdigit() and blocks.isdigit():
+    if threads.isdecimal() and blocks.isdecimal():
         return str(min(max(-(-int(threads) * int(blocks) // lanes), 1), _MOST_WAVES))
     return f"(({threads}) * ({blocks}) + {lanes - 1}) / {lanes}"
 

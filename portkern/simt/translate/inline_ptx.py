@@ -93,7 +93,7 @@ class _Statement:
         if number >= len(self.asm.outputs):
             if letter in CONSTANTS:
                 return ptx.Constant(f"({operand.expression})")
-            if letter.isdigit() and int(letter) < len(self.asm.outputs):
+            if letter.isdecimal() and int(letter) < len(self.asm.outputs):
                 return self._tied(int(letter))
         if letter not in WIDTHS:
             raise UnmodelledPtx(f"constraint {operand.constraint!r} of operand %{number}")
@@ -187,9 +187,11 @@ class _Statement:
         while True:
             name = cursor.take("name", "percent").text.lstrip("%")
             if cursor.skip("<"):
-                count = int(cursor.take("number").text)
+                count = cursor.take("number").text
+                if not re.fullmatch("[0-9]{1,4}", count):
+                    raise UnmodelledPtx(f"'{count}' registers")
                 cursor.expect(">")
-                yield from (f"{name}{i}" for i in range(count))
+                yield from (f"{name}{i}" for i in range(int(count)))
             else:
                 yield name
             if not cursor.skip(","):
