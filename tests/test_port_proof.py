@@ -28,7 +28,7 @@ from portkern.port.proof.runs import Program, ProgramRun, Runs
 from portkern.port.proof.text_output import difference
 from portkern.port.translate import translate
 from portkern.simt.diagnostics import Diagnostic
-from portkern.simt.execute import runtime_library
+from portkern.simt.execute import machine, runtime_library
 from portkern.simt.execute.options import Order
 from portkern.spec import target
 from portkern.spec.backend import Missing
@@ -793,6 +793,67 @@ def test_a_launch_of_a_program_that_fails_in_the_original_is_shown_by_no_other_i
     proof = proven(original, ported, tmp_path / "work")["scale"]
     assert proof.outcome is outcome, proof.why
     assert proof.why.startswith("the original's launch failed: ") == (outcome is Outcome.UNPROVEN)
+
+
+PERSISTENT = """#include <cuda_runtime.h>
+__global__ void sum(const int* x, int* y, int n) {
+    int s = 0;
+    for (int i = blockIdx.x; i < n; i += gridDim.x) s += x[i];
+    y[blockIdx.x] = s;
+}
+int main() {
+    static int h[1000];
+    int *x, *y, blocks, count;
+    ASKED;
+    blocks = BLOCKS;
+    cudaMalloc(&x, sizeof h);
+    cudaMalloc(&y, SIZE * 4);
+    for (int i = 0; i < 1000; ++i) h[i] = i;
+    cudaMemcpy(x, h, sizeof h, cudaMemcpyHostToDevice);
+    sum<<<blocks, 1>>>(x, y, 1000);
+    cudaDeviceSynchronize();
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "largest"),
+    [("gfx942", "mi300x"), ("gfx950", "mi355x"), ("sm_90", "h100"), ("gfx90a", ""), ("mi300x", "")],
+)
+def test_the_largest_known_gpu_of_a_bare_architecture_has_more_units(
+    name: str, largest: str
+) -> None:
+    assert str(machine.with_most_units(target.load(name)) or "") == largest
+
+
+ATTRIBUTE = "cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, 0)"
+PROPERTY = "cudaDeviceProp p; cudaGetDeviceProperties(&p, 0); count = p.multiProcessorCount"
+LARGEST = "with more multiprocessors (304, as mi300x has) the port has "
+
+
+@pytest.mark.full
+@COMPILES
+@pytest.mark.parametrize(
+    ("asked", "blocks", "size", "why"),
+    [
+        (ATTRIBUTE, "2 * count", "264", LARGEST),  # an H100 has 132, the executor's GPU 128
+        (PROPERTY, "2 * count", "264", LARGEST),
+        ("cudaOccupancyMaxPotentialBlockSize(&count, &blocks, sum)", "count", "264", LARGEST),
+        (ATTRIBUTE, "2 * count", "blocks", ""),
+        (ATTRIBUTE, "(count < 132 ? count : 132) * 2", "264", ""),
+        ("count = 132", "2 * count", "264", ""),
+    ],
+)
+def test_memory_that_is_too_small_on_the_largest_gpu_of_an_architecture_proves_nothing(
+    asked: str, blocks: str, size: str, why: str, tmp_path: Path
+) -> None:
+    text = PERSISTENT.replace("ASKED", asked).replace("BLOCKS", blocks).replace("SIZE", size)
+    original, ported = tmp_path / "sum.cu", tmp_path / "sum.hip"
+    original.write_text(text, encoding="utf-8")
+    ported.write_text(translate(text, "sum.cu").text, encoding="utf-8")
+    proof = proven(original, ported, tmp_path / "work")["sum"]
+    assert proof.outcome is (Outcome.UNPROVEN if why else Outcome.PROVEN), proof.why
+    assert proof.why.startswith(why), proof.why
 
 
 SWITCHED = """#include <cuda_runtime.h>

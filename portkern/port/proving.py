@@ -21,7 +21,7 @@ from portkern.port.library import Library
 from portkern.port.once import Once
 from portkern.port.proof import KernelProof, Outcome, ProofLimits, ProofSource, arguments, suite
 from portkern.port.proof.findings import says_nothing
-from portkern.port.proof.outcome import NO_CASE, ORIGINAL_FAILED
+from portkern.port.proof.outcome import FINAL, NO_CASE
 from portkern.port.proof.suite import LibraryExtension, Suite, SuiteCommand
 from portkern.port.proof.texts import SourceTexts
 from portkern.port.request import PortRequest
@@ -97,7 +97,8 @@ class Prover:
             return self._by_itself(file, kernel, units)
         of_program = self._proofs((main, main)).get((file.name, kernel.name), _UNKNOWN)
         codes = re.findall(r"\bSX\d+", " ".join(of_program.original_findings))
-        is_final = ORIGINAL_FAILED in of_program.why or any(map(says_nothing, codes))
+        is_final = any(reason in of_program.why for reason in FINAL)
+        is_final = is_final or any(map(says_nothing, codes))
         is_open = of_program.outcome == Outcome.UNPROVEN and not is_final
         if main in programs or not is_open:
             return of_program

@@ -12,8 +12,8 @@ from portkern.cuda_source.syntax import SourceKernel
 from portkern.port.hazard import Hazard
 from portkern.port.proof.findings import says_nothing
 from portkern.port.proof.outcome import (
+    FINAL,
     NOT_LAUNCHED,
-    ORIGINAL_FAILED,
     KernelProof,
     Outcome,
     ProofLimits,
@@ -118,10 +118,10 @@ def prove(
 
 def _is_open(proof: KernelProof) -> bool:
     """Whether another program may say more: this one did not end, or does not launch it. Where its
-    original races, smaller inputs may only hide that; and where its launch fails, no other one
-    shows it."""
+    original races, smaller inputs may only hide that; and where its launch fails, or the port goes
+    wrong on a larger GPU, no other one shows it."""
     is_final = any(says_nothing(finding.code) for finding in proof.original_findings)
-    is_final = is_final or ORIGINAL_FAILED in proof.why
+    is_final = is_final or any(reason in proof.why for reason in FINAL)
     return proof.outcome is Outcome.UNPROVEN and not is_final
 
 

@@ -3,6 +3,7 @@ under the sanitizers."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,13 +11,14 @@ from portkern.cuda_source.syntax import SourceKernel
 from portkern.port.proof import algebra, coverage, text_output
 from portkern.port.proof.compare import Judged, LaunchResult, Noise, Types, compare
 from portkern.port.proof.findings import Inheritance, Text, errors, hanging, inheritable, is_race
-from portkern.port.proof.outcome import Algebra, ByAlgebra, ProofSource, TextCoverage
+from portkern.port.proof.outcome import MORE_UNITS, Algebra, ByAlgebra, ProofSource, TextCoverage
 from portkern.port.proof.recording import LaunchRecord, kernel_name
 from portkern.port.proof.records import StructClass
 from portkern.port.proof.runs import Program, ProgramNotBuilt, ProgramRun, Runs, Wanted
 from portkern.port.proof.texts import SourceTexts
 from portkern.simt import diagnostics
 from portkern.simt.diagnostics import Diagnostic, Severity
+from portkern.simt.execute import machine
 from portkern.simt.execute.options import Mode, Order
 from portkern.simt.execute.ring import Ring
 from portkern.spec.target import Target
@@ -33,6 +35,8 @@ _BESIDE = "SX120"
 _UNMODELLED, _KEPT_BACK = "SX701", "SX703"
 #: Rounding of a launch enters the next: what compiled code rounds otherwise is looked at so often.
 _ROUNDS = 4
+#: The names by which a program asks how many multiprocessors the GPU has.
+_UNITS = re.compile(r"multi_?processor_?count|MaxPotentialBlockSize", re.IGNORECASE)
 _BY_SCHEDULE = (Judged.REORDERED, Judged.DIFFERENT)
 
 
@@ -180,6 +184,7 @@ class Examiner:
         unstable = self._unstable(first, programs["original"])
         if checked is not None:
             self._progress.unfinished += self._went_otherwise(checked, unstable)
+            self._progress.unfinished[:0] = self._on_more_units(checked, programs)
         return self._concluded(unstable, self._covered(programs))
 
     def _wanted(self) -> dict[str, Wanted]:
@@ -506,6 +511,29 @@ class Examiner:
             elif not (is_unjudged and is_behind):
                 yield f"with sanitizers {result.kernel} computes something else than without"
 
+    def _on_more_units(self, checked: ProgramRun, programs: Mapping[str, Program]) -> Iterator[str]:
+        """Why the port is not proven where a bare architecture's largest GPU has more
+        multiprocessors than were assumed, and the program asks for them: memory that is enough for
+        these need not be for its own. What is written there is not compared."""
+        texts = (*self._subject.headers, self._subject.ported_text)
+        if self._one_kernel or not any(_UNITS.search(text.text) for text in texts):
+            return  # of one kernel, the host code is ours
+        if (largest := machine.with_most_units(self._target)) is None:
+            return
+        program = programs["port" if self._mode == "check" else "port checked"]
+        run = self._run(replace(program, target=largest), record=False)
+        where = f"{MORE_UNITS} ({largest.multiprocessors}, as {largest} has)"
+        if found := self._own(run.outcome.findings):
+            yield f"{where} the port has {found[0]}"
+        elif run.is_late or run.outcome.status != checked.outcome.status:
+            yield f"{where} the port {_ended(run)}"
+
+    def _own(self, findings: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+        """The port's findings that the original does not have."""
+        subject = self._subject
+        inheritance = Inheritance([*subject.pairs, (subject.original_text, subject.ported_text)])
+        return inheritance.own(findings, _distinct(self._progress.original_findings))
+
     def _covered(self, programs: Mapping[str, Program]) -> Mapping[str, TextCoverage]:
         program = programs.get("port counted")
         if program is None:
@@ -524,17 +552,13 @@ class Examiner:
         self, unstable: Mapping[int, LaunchResult], covered: Mapping[str, TextCoverage]
     ) -> Examination:
         progress = self._progress
-        originals = _distinct(progress.original_findings)
-        subject = self._subject
-        both = (subject.original_text, subject.ported_text)
-        inheritance = Inheritance([*subject.pairs, both])
-        own = inheritance.own(_distinct(progress.findings), originals)
+        own = self._own(_distinct(progress.findings))
         return Examination(
             "",
             (),
             tuple(progress.compared),
             own,
-            errors(originals),
+            errors(_distinct(progress.original_findings)),
             unstable,
             self._noisy(),
             covered,

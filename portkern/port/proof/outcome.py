@@ -26,6 +26,10 @@ NOT_LAUNCHED = "the program does not launch it"
 NO_CASE = "case is not built"
 #: Why nothing is said of a launch that the original's GPU does not run.
 ORIGINAL_FAILED = "the original's launch failed"
+#: How the reason begins why nothing is said of a program that goes wrong on a larger GPU.
+MORE_UNITS = "with more multiprocessors"
+#: Reasons that other inputs would only hide.
+FINAL = (ORIGINAL_FAILED, MORE_UNITS)
 #: Why a run does, in which everything stays as it was.
 WROTE_NOTHING = "it wrote no buffer"
 

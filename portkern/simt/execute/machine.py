@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from portkern.spec import target as targets
 from portkern.spec.target import AmdLimits, NvidiaLimits, Target
 
 Language = Literal["cuda", "hip"]
@@ -12,6 +13,15 @@ Language = Literal["cuda", "hip"]
 USUAL_UNITS = 128
 # What code asks for by name; clang defines the same for these processors.
 _GFX_FAMILY = {"gfx9": "__GFX9__", "gfx10": "__GFX10__", "gfx11": "__GFX11__", "gfx12": "__GFX12__"}
+
+
+def with_most_units(target: Target) -> Target | None:
+    """The known GPU of a bare architecture that has the most multiprocessors, if it has more than
+    :data:`USUAL_UNITS`."""
+    known = [one for one in map(targets.load, targets.names("product")) if one.arch == target.arch]
+    most = max(known, key=lambda one: one.multiprocessors or 0, default=target)
+    has_more = (most.multiprocessors or 0) > USUAL_UNITS
+    return most if has_more and not target.multiprocessors else None
 
 
 def settings(target: Target, language: Language) -> dict[str, str | int]:
