@@ -398,7 +398,7 @@ def test_names_and_decorators_of_a_kernel_launch_nothing() -> None:
 
 @pytest.mark.parametrize(
     "block",
-    ["1" + "+1" * 300, "9" * 4000, "9" * 4000 + "*" + "9" * 4000, str(1 << 64), "-" * 900 + "1"],
+    ["1" + "+1" * 300, "9" * 900, "9" * 900 + "*" + "9" * 900, str(1 << 64), "-" * 900 + "1"],
 )
 def test_a_text_that_only_an_attacker_writes_ends_no_run(tmp_path: Path, block: str) -> None:
     text = "@triton.jit\ndef k(x, n, BLOCK: tl.constexpr):\n    tl.store(x, n)\n"

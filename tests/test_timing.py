@@ -167,8 +167,9 @@ def test_rounds_that_do_not_count_end_after_any_call_of_a_round_that_does() -> N
     looked_at: set[int] = set()
 
     def lap(
-        key: object, session: object, made: object, calls: int, look: Any, settle_s: float
+        key: object, session: object, made: object, calls: int, look: Any, counted: bool
     ) -> TimedRound:
+        assert not counted
         look()
         return TimedRound([1.0] * calls, wall_s=1.0)
 
