@@ -144,9 +144,10 @@ class Matrix:
         if isinstance(built.outcome, Failure) or isinstance(cell.venues.best, Missing):
             self._emit([unrun(self.run, cell, built)])
             return True
-        stands = self._carried(cell, built)
-        self._emit([stands] if stands else [])
-        return stands is not None
+        if stands := self._carried(cell, built):
+            self._emit([stands])
+            return True
+        return False
 
     def _carried(self, cell: SelectedCell, built: Built) -> Record | None:
         """The record of the cell from an earlier run, where that still stands."""
