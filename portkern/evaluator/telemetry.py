@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pynvml as nvml
@@ -54,8 +55,7 @@ class Watch:
         if gpu is None or gpu.vendor != "nvidia":
             return []
         try:
-            nvml.nvmlInit()
-            handle = nvml.nvmlDeviceGetHandleByIndex(gpu.number)
+            handle = _handle(gpu.number)
             there = {int(one.pid) for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
             used = nvml.nvmlDeviceGetProcessUtilization(handle, self._since_us)
         except nvml.NVMLError:
@@ -88,10 +88,15 @@ def _cpu(slowed: set[str]) -> Reading:
     return reading
 
 
+def _handle(index: int) -> Any:
+    """NVML's handle of a GPU. Raises NVMLError."""
+    nvml.nvmlInit()
+    return nvml.nvmlDeviceGetHandleByIndex(index)
+
+
 def _nvidia(index: int) -> Callable[[set[str]], Reading]:
     try:
-        nvml.nvmlInit()
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        handle = _handle(index)
     except nvml.NVMLError:
         return lambda slowed: {}
     questions: dict[str, Callable[[], float]] = {
