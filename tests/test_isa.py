@@ -20,6 +20,7 @@ from elftools.elf.elffile import ELFFile
 from benchmarks import object_waits
 from portkern import ops
 from portkern.errors import BuildError, LaunchError
+from portkern.evaluator.inputs import DRAWS
 from portkern.isa import disassembly, runtime_library
 from portkern.isa.executor import TABLES, LaunchBuffer, ObjectProgram
 from portkern.isa.finding import FindingKind, ObjectRan
@@ -62,12 +63,15 @@ def call_of(op: Op, workload: Workload, dtype: str) -> Call:
     for spec in op.signature.inputs:
         kind, size = getattr(torch, spec.resolve(dtype)), spec.sizes(workload.dims)
         if kind.is_floating_point:
-            inputs.append(torch.randn(size, generator=generator).to(kind))
+            drawn = torch.randn(size, generator=generator)
         elif kind == torch.bool:
-            inputs.append(torch.rand(size, generator=generator) < 0.5)
+            drawn = torch.rand(size, generator=generator) < 0.5
         else:
             low, high = spec.bounds(workload.dims)
-            inputs.append(torch.randint(low, high, size, generator=generator).to(kind))
+            drawn = torch.randint(low, high, size, generator=generator)
+        if op.draws.get(spec.name) in DRAWS:
+            drawn = DRAWS[op.draws[spec.name]](drawn)
+        inputs.append(drawn.to(kind))
     outputs = [
         torch.full(spec.sizes(workload.dims), -77, dtype=getattr(torch, spec.resolve(dtype)))
         for spec in op.signature.outputs

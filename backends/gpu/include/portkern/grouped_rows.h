@@ -151,7 +151,8 @@ template <int P, int V>
 int launch_rows(Heads all, cudaStream_t stream) {
     all.lanes = 1;
     while (all.lanes < WARP_SIZE_MIN && all.lanes * P * V < all.dim) all.lanes *= 2;
-    return all.rows > 1 ? launch<4, P, V>(all, stream) : launch<1, P, V>(all, stream);
+    constexpr int TOGETHER = P < 16 ? 4 : 2;  // rows whose queries and sums the registers of a lane hold
+    return all.rows > 1 ? launch<TOGETHER, P, V>(all, stream) : launch<1, P, V>(all, stream);
 }
 
 // By as few elements to a lane as a head has room for; cudaErrorInvalidValue where it has too many.
