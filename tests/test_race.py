@@ -231,17 +231,19 @@ def long_rounds(
     method: str = "",
     hidden_us: float = 0.0,
     idle_us: float = 0.0,
+    busy_s: float = 0.0,
 ) -> LongRounds:
     """After short rounds of calls of ``short`` µs each, long ones of so many µs, and the
     baseline's, whose own rounds had calls of ``before`` µs, and those of as many calls as the
     kernel's ``few``. The kernel's long calls hide ``hidden_us`` each, empty ones take ``idle_us``
-    by its own clock."""
+    by its own clock. In short rounds threads waited for a processor for ``busy_s``."""
 
     def of(us: float, calls: int, waited_s: float = 0.0, hidden_us: float = 0.0) -> TimedRound:
         return TimedRound([us] * calls, (us + hidden_us) * 1e-6 * (calls + 1), waited_s=waited_s)
 
     idle = NoIdleTime(method, idle_us)
-    rounds = LongRounds([of(short, 9)] * 5, [of(before, 60)] * 5, 500, False, idle)
+    few_calls = [of(short, 9, busy_s)] * 5, [of(before, 60, busy_s)] * 5
+    rounds = LongRounds(*few_calls, 500, False, idle)
     for mine, theirs in pairs:
         rounds.add(of(mine, 500, waited_s, hidden_us), of(theirs, 500), of(few, 9))
     return rounds
@@ -259,6 +261,14 @@ def test_a_kernel_is_accused_by_long_rounds_that_are_all_slower_than_the_baselin
     assert not few.unsuspected and not few.accused and "10 µs in rounds of 9" in few.uncertain
     disturbed = long_rounds(*[(30, 10)] * 9, waited_s=0.01)
     assert not disturbed.unsuspected and not disturbed.accused
+
+
+def test_long_rounds_contradict_no_short_ones_of_a_busy_machine() -> None:
+    """Tensors of 9 calls fit a cache, those of 500 do not: more for one thread than for many."""
+    busy = long_rounds(*[(42, 11)] * 9, short=24, busy_s=0.001)
+    assert not busy.unsuspected and not busy.accused and "too busy to tell" in busy.uncertain
+    assert long_rounds(*[(42, 11)] * 9, short=24).accused
+    assert long_rounds(*[(42, 11)] * 9, short=24, hidden_us=60, busy_s=0.001).accused
 
 
 def test_what_more_calls_cost_the_baseline_too_accuses_nobody() -> None:

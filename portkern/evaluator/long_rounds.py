@@ -67,9 +67,15 @@ class LongRounds:
 
     @property
     def accused(self) -> Suspicion | None:
-        """The suspicion against the kernel that is beyond doubt, if there is one."""
-        for suspected, explained in ((self.hiding, self.explained), (self.odd, self.late)):
-            enough = len(evidence(self._all)) >= LEAST_EVIDENCE and not explained
+        """The suspicion against the kernel that is beyond doubt, if there is one. Long rounds that
+        a busy machine alone made us ask for contradict nothing: their tensors fit no cache that
+        those of short ones fit, which may cost one thread what it costs the baseline's none."""
+        told = self.mine if can_tell(self.short, self.before) else ()
+        for suspected, explained, laps in (
+            (self.hiding, self.explained, self._all),
+            (self.odd, self.late, told),
+        ):
+            enough = len(evidence(laps)) >= LEAST_EVIDENCE and not explained
             if suspected is not None and (suspected.certain or enough):
                 return suspected
         return None
