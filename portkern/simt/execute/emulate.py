@@ -64,7 +64,7 @@ def prepare(request: Build, language: Language) -> tuple[Path, ...]:
     if not request.emulated or isinstance(runtime_library.find(), Missing):
         return ()
     box = runtime_library.ready()
-    box.headers(language, "fast", request.target)
+    box.headers(language, "kernel", request.target)
     if request.checked:
         box.headers(language, "check", request.target)
     return (box.folder,)
@@ -78,7 +78,7 @@ def build_beside(source: ProgramSource, request: Build, workdir: Path) -> None:
     """
     source = replace(source, tree=source_tree.write(request.candidate, workdir))
     try:
-        for mode in ("fast", "check") if request.checked else ("fast",):
+        for mode in ("kernel", "check") if request.checked else ("kernel",):
             library = build_library(source, request.target, mode, workdir)
             library.rename(workdir / f"simt-{mode}.so")
     except BuildError as error:
@@ -103,7 +103,7 @@ def load(artifact: Artifact, request: Build, venue: Venue, language: Language) -
         raise BackendUnavailable(str(able))
     chosen = frozenset(venue.sanitize)
     emulator = Emulator(request, language, chosen, Path(FINDINGS).absolute())
-    emulator.open("fast", folder / "simt-fast.so")
+    emulator.open("kernel", folder / "simt-kernel.so")
     if chosen & IN_CHECKED_BUILD:
         emulator.open("check", folder / "simt-check.so")
     return Kernel(emulator.device, emulator.launch, emulator.take_findings, emulator.take_launches)
@@ -249,7 +249,7 @@ class Emulator:
         workers = len(os.sched_getaffinity(0))
         plain = ExecutorOptions(workers=workers, findings=self.findings, account=True)
         _runtime().simt_begin_account()
-        self._run("fast", plain, call)
+        self._run("kernel", plain, call)
         self._diagnostics += self._work_of_the_host(call)
         self._launched = take_launches()
         results = [buffer.read() for buffer in call.outputs]
@@ -301,7 +301,7 @@ class Emulator:
         how: str,
         *,
         warp: int | None = None,
-        mode: Mode = "fast",
+        mode: Mode = "kernel",
     ) -> Comparison:
         def compare(call: Call, results: Sequence[torch.Tensor]) -> None:
             problem = ""

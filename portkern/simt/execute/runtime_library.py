@@ -53,6 +53,7 @@ _GCC = ("-fno-gnu-unique", "-fno-semantic-interposition")
 # Wrapping is what a GPU does; the checked build must see the overflow instead.
 _MODES: Mapping[Mode, tuple[str, ...]] = {
     "fast": ("-O2", "-g1", "-fwrapv"),
+    "kernel": ("-O1", "-g1", "-fwrapv"),
     "check": (
         "-g1",
         "-DSIMT_CHECK=1",
