@@ -513,7 +513,7 @@ class BuildProgram(Request[Made]):
     name: str
     target: str
     language: Literal["", "cuda", "hip"]
-    mode: Literal["fast", "check", "asan", "cover", "ring"]
+    mode: Literal["fast", "kernel", "check", "asan", "cover", "ring"]
     defines: tuple[str, ...]
     search: tuple[Path, ...]
     timeout_s: float
