@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from portkern.cuda_source.syntax import SourceKernel
@@ -72,12 +72,14 @@ def conclude(
         return proof(Outcome.UNPROVEN, f"{ORIGINAL_FAILED}{cause}")
     if own := _of(kernel, examination.findings, ported):
         first = hanging(own) or min(own, key=lambda finding: not finding.line)
-        return proof(Outcome.WRONG, f"hangs: {first}" if first.code in HANGS else str(first))
+        why = f"hangs: {first}" if first.code in HANGS else str(first)
+        return proof(Outcome.WRONG, "; ".join([why, *_in_code(kernel, examination, subject)]))
     doubt = ""
     for how, result in results:
         outcome, why = _of_result(result, examination, original)
         if outcome is Outcome.WRONG:
-            return proof(outcome, f"on {how}, launch {result.number}: {why}")
+            said = f"on {how}, launch {result.number}: {why}"
+            return proof(outcome, "; ".join([said, *_in_code(kernel, examination, subject)]))
         if outcome is Outcome.UNPROVEN:
             doubt = doubt or f"on {how}, launch {result.number}: {why}"
     executed = [
@@ -209,6 +211,26 @@ def _remarks(
     if inherited:
         remarks.append(f"the original has {inherited[0].code} at {place(inherited[0])}")
     return remarks + [note for note in examination.notes if "printed" in note][:1]
+
+
+def _in_code(kernel: SourceKernel, examination: Examination, subject: Subject) -> Iterator[str]:
+    """Yields, of a kernel whose port is wrong, what each code compiled of it does, or why one was
+    not run."""
+    ported, original = subject.ported_text, subject.original_text
+    for compared in examination.executed:
+        found = _of(kernel, compared.findings, ported)
+        results = [result for result in compared.results if result.kernel == kernel.name]
+        verdicts = [(one.number, *_of_result(one, examination, original)) for one in results]
+        wrong = [(number, why) for number, outcome, why in verdicts if outcome is Outcome.WRONG]
+        if hang := hanging(found):
+            yield f"{compared.how} hangs at {place(hang)}"
+        elif found:
+            yield f"{compared.how} has {found[0].code} at {place(found[0])}"
+        elif wrong:
+            yield f"{compared.how}, launch {wrong[0][0]}: {wrong[0][1]}"
+        elif results and all(outcome is Outcome.PROVEN for _, outcome, _ in verdicts):
+            yield f"{compared.how} does what the original does"
+    yield from examination.unexecuted
 
 
 def _as_compiled(kernel: SourceKernel, examination: Examination, original: Text) -> list[str]:

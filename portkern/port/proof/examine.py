@@ -75,10 +75,12 @@ class Subject:
 
 @dataclass(frozen=True)
 class Compared:
-    """A run of the port beside the original's first; ``how`` names it."""
+    """A run of the port beside the original's first; ``how`` names it. ``findings`` are those of a
+    run of what is compiled."""
 
     how: str
     results: tuple[LaunchResult, ...]
+    findings: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,9 +174,7 @@ class Examiner:
             return Examination(problem, original_findings=found)
         self._progress.original_findings += inheritable(first.outcome.findings)
         self._compare_widths(first, programs)
-        if self._is_decided():
-            return self._concluded({}, {})
-        if self._ring is not None:
+        if self._ring is not None and not self._is_decided():
             self._algebra = self._by_algebra(self._ring, built)
         for target in self._objects:
             self._execute(first, built[_as_object(target)], target)
@@ -334,7 +334,7 @@ class Examiner:
             why = f"it {_ended(run)} after {len(run.launches)} of {len(first.launches)} launches"
             progress.unfinished.append(f"{how} is not executed: {why}")
         else:
-            progress.executed.append(compared)
+            progress.executed.append(replace(compared, findings=found))
 
     # ---- on elements of a ring
 
