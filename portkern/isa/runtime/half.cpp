@@ -6,6 +6,8 @@ namespace isa {
 namespace {
 
 f16 fused(f16 a, f16 b, f16 c) { return (f16)std::fma((double)a, (double)b, (double)c); }
+// Compilers may keep a product of halves wider until it is cast.
+f16 twice_rounded(f16 a, f16 b, f16 c) { return (f16)(a * b) + c; }
 u32 toward_zero(float a) {
     const u32 r = bits16((f16)a);
     return std::fabs((float)half(r)) > std::fabs(a) ? r - 1 : r;
@@ -68,7 +70,7 @@ UNARY(v_frexp_exp_i16_f16, u16, f16, (u16)exponent_of(a))
 TERNARY(v_fma_f16, f16, f16, f16, f16, fused(a, b, c))
 TERNARY(v_fmamk_f16, f16, f16, f16, f16, fused(a, b, c))
 TERNARY(v_fmaak_f16, f16, f16, f16, f16, fused(a, b, c))
-TERNARY(v_mad_f16, f16, f16, f16, f16, a * b + c)
+TERNARY(v_mad_f16, f16, f16, f16, f16, twice_rounded(a, b, c))
 TERNARY(v_div_fixup_f16, f16, f16, f16, f16, fixed_up(a, b, c))
 // The destination is the third source, the half of it that is written.
 static Instruction with_sum(const Instruction& i) {
@@ -81,7 +83,7 @@ MODEL(v_fmac_f16) {
     ternary<f16, f16, f16, f16>(w, with_sum(i), [](f16 a, f16 b, f16 c) { return fused(a, b, c); });
 }
 MODEL(v_mac_f16) {
-    ternary<f16, f16, f16, f16>(w, with_sum(i), [](f16 a, f16 b, f16 c) -> f16 { return a * b + c; });
+    ternary<f16, f16, f16, f16>(w, with_sum(i), twice_rounded);
 }
 UNARY(v_rcp_f16, f16, f16, (f16)(1.f / (float)a))
 UNARY(v_rsq_f16, f16, f16, (f16)(1.0 / std::sqrt((double)a)))
