@@ -162,6 +162,7 @@ def ported(case: Case, folder: Path) -> dict[str, Any]:
     reports = folder / "reports"
     main.run(["port", str(file), f"to={','.join(case.does)}", f"reports={reports}", "run=it"])
     summary = json.loads((reports / "it" / "summary.json").read_text(encoding="utf-8"))
+    kernel: dict[str, Any]
     [kernel] = summary["kernels"]
     return kernel
 
