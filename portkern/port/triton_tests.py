@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from portkern.evaluator.jailed_process import JailedProcesses, readable
+from portkern.evaluator import jailed_process
+from portkern.evaluator.jailed_process import readable
 from portkern.port.proof.suite import SuiteCommand, told_in
 from portkern.port.triton_worker import lines
-from portkern.sandbox import session
 from portkern.sandbox.message import FormError, read
 from portkern.simt.torch_extension.suite import OUT_OF_TIME, Told
 from portkern.worker.protocol import Execute
@@ -238,11 +238,9 @@ def _run(
         file.write_text(json.dumps(asked), encoding="utf-8")
         file.chmod(0o644)
         argv = (sys.executable, "-P", "-m", _WORKER, str(file))
-        try:
-            with JailedProcesses((seen, Path(place))) as processes:
-                ran = processes.run(Execute(argv, str(seen), target, "hip", (), timeout_s)).program
-        finally:
-            session.close_servers()
+        ran = jailed_process.run(
+            Execute(argv, str(seen), target, "hip", (), timeout_s), (seen, Path(place))
+        )
     told = tuple(told_in(ran.output))
     if ran.status is None:
         return TritonRecording(told, problem=f"its tests did not end in {timeout_s:g} s")

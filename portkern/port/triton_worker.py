@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from portkern.errors import WorkerError
-from portkern.evaluator.jailed_process import JailedProcesses, readable
-from portkern.sandbox import session
+from portkern.evaluator.jailed_process import of_command, readable
 from portkern.spec.foreign_text import Malformed, json_value
 from portkern.toolchain.run_tool import import_root
 from portkern.worker.protocol import Execute
@@ -58,30 +57,27 @@ def answers(
     with readable(top) as seen, tempfile.TemporaryDirectory(prefix="portkern-triton-") as place:
         Path(place).chmod(0o755)
         file = Path(place) / "requests.json"
-        try:
-            with JailedProcesses((seen, Path(place), *reads)) as processes:
-                for _ in range(_MOST_CRASHES):
-                    wanted = [r.number for r in requests if r.number not in known]
-                    left_s = until - time.monotonic()
-                    if not wanted or left_s <= 0:
-                        break
-                    mark = secrets.token_hex(16)
-                    _write(file, seen / root.relative_to(top), requests, wanted, each_s, mark)
-                    asked = _execute(worker, file, requests[0].target, left_s)
-                    outcome = processes.run(asked).program
-                    began = _read(outcome.output, mark, frozenset(wanted), known)
-                    if outcome.status is None:
-                        break
-                    if outcome.status == 0:  # what is left was cut off, and is asked again
-                        if wanted[0] not in known:
-                            known[wanted[0]] = {"unknown": TOO_LONG}
-                    elif began is not None:
-                        known[began] = _ended(outcome.status, each_s)
-                    else:
-                        reason = outcome.output.strip().splitlines()[-1:] or ["it said nothing"]
-                        raise WorkerError(f"Triton's process ended: {reason[0][:300]}")
-        finally:
-            session.close_servers()
+        with of_command((seen, Path(place), *reads)) as processes:
+            for _ in range(_MOST_CRASHES):
+                wanted = [r.number for r in requests if r.number not in known]
+                left_s = until - time.monotonic()
+                if not wanted or left_s <= 0:
+                    break
+                mark = secrets.token_hex(16)
+                _write(file, seen / root.relative_to(top), requests, wanted, each_s, mark)
+                asked = _execute(worker, file, requests[0].target, left_s)
+                outcome = processes.run(asked).program
+                began = _read(outcome.output, mark, frozenset(wanted), known)
+                if outcome.status is None:
+                    break
+                if outcome.status == 0:  # what is left was cut off, and is asked again
+                    if wanted[0] not in known:
+                        known[wanted[0]] = {"unknown": TOO_LONG}
+                elif began is not None:
+                    known[began] = _ended(outcome.status, each_s)
+                else:
+                    reason = outcome.output.strip().splitlines()[-1:] or ["it said nothing"]
+                    raise WorkerError(f"Triton's process ended: {reason[0][:300]}")
     return known
 
 
