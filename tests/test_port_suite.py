@@ -479,6 +479,15 @@ def test_tests_that_have_not_ended_when_the_time_is_over_are_told_so(
         assert str(Told(f"test_t.py::test_{name}", "failed" if why else "passed", why)) in said
 
 
+def test_where_the_time_is_over_before_all_tests_are_found_it_is_told_so(tmp_path: Path) -> None:
+    text = "import os, signal\nos.kill(os.getpid(), signal.SIGALRM)\ndef test_a(): pass\n"
+    (tmp_path / "test_t.py").write_text(text, encoding="utf-8")
+    asked = [sys.executable, "-P", "-c", TOLD.replace("test: None", "test: None, within_s=900")]
+    said = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False).stderr
+    why = "the time for the tests was over before all were found"
+    assert str(Told("tests", "failed", why)) in said and "test_a" not in said
+
+
 def test_a_suite_that_says_nothing_says_why() -> None:
     assert Suite("pytest", problem="no test").lines == ["pytest: no test"]
     launches = tuple(

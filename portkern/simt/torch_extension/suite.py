@@ -163,7 +163,7 @@ class _Teller:
     ) -> None:
         self._tell, self._only, self._begin, self._forgive = tell, only, begin, forgive
         self._takes_turns = takes_turns
-        self._ended, self._is_late = set[str](), False
+        self._ended, self._is_late, self._is_collected = set[str](), False, False
 
     def leave(self, number: int, frame: object) -> None:
         """Handles the signal that the time is over."""
@@ -171,6 +171,7 @@ class _Teller:
         raise KeyboardInterrupt
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        self._is_collected = True
         if self._only is not None:
             items[:] = [item for item in items if item.nodeid[:MOST_NAME] in self._only]
         if self._takes_turns:  # the first parameters of each test, then the second ones
@@ -200,6 +201,10 @@ class _Teller:
 
     def pytest_sessionfinish(self, session: Any) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        if self._is_late and not self._is_collected:
+            self._tell(
+                Told("tests", "failed", "the time for the tests was over before all were found")
+            )
         for item in session.items if self._is_late else ():
             if item.nodeid not in self._ended:
                 self._tell(Told(item.nodeid, "failed", OUT_OF_TIME))
