@@ -22,6 +22,8 @@ from tests.watch import watched
 # Threads of one sum wait for each other: where three workers of pytest share two processors, that
 # takes up to a hundred times the sum's own time. Kernels and commands in processes keep theirs.
 torch.set_num_threads(1)
+# JAX in the process of a test asks libtpu for a chip, which would hold a lock of the whole machine.
+os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 
 # No deadline: machines that run tests are busy.
 settings.register_profile("quick", max_examples=20, derandomize=True, deadline=None)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -431,6 +431,58 @@ def test_who_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
         for begun in (b"POST /v1/plans HT", signed("POST", PLANS, b"{", length="99")):
             assert b"200" not in said(client, begun)
         assert client.evaluate(plan())
+
+
+def test_a_connection_for_which_there_is_no_thread_costs_no_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a machine has no threads left for a while, the server is not deaf for ever."""
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 2)
+    start = threading.Thread.start
+
+    def none(thread: threading.Thread) -> None:
+        if "process_request_thread" in repr(getattr(thread, "_target", None)):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with running(answers) as client:
+        with monkeypatch.context() as without:
+            without.setattr(threading.Thread, "start", none)
+            for _ in range(5):
+                with suppress(ConnectionError):
+                    assert not said(client, signed("GET", STATUS))
+        assert client.evaluate(plan())
+
+
+def test_a_flood_of_connections_ends_and_the_next_client_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Heads and bodies that come by the byte, bodies of a gigabyte, clients that read nothing and
+    half-closed ones, more than there are places."""
+    monkeypatch.setattr(server, "REQUEST_S", 1.0)
+    monkeypatch.setattr(server._Handler, "timeout", 1.0)
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 16)
+    whole = signed("POST", PLANS, b"{}" * 100)
+    begun = [b"", b"P", whole[:40], whole[:-50], signed("POST", PLANS, b"x", length=str(1 << 30))]
+    with running(answers) as client, ExitStack() as opened:
+        place = (client.at.host, client.at.port)
+        links = [
+            opened.enter_context(socket.create_connection(place, timeout=10)) for _ in range(60)
+        ]
+        until = time.monotonic() + 2.5
+        for number, link in enumerate(links):
+            with suppress(OSError):
+                link.sendall(begun[number % len(begun)])
+                if number % 3 == 0:
+                    link.shutdown(socket.SHUT_WR)
+        while time.monotonic() < until:
+            for link in links[1::3]:
+                with suppress(OSError):
+                    link.sendall(b"X")
+            time.sleep(0.05)
+        assert client.evaluate(plan())
+        idle = [one for one in threading.enumerate() if "process_request_thread" in one.name]
+        assert len(idle) <= 16
 
 
 # The whole of it

@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 from portkern import ops
-from portkern.agent import outcome
+from portkern.agent import approval, outcome
 from portkern.agent.llm.calls import CallCache
 from portkern.cells.selection import Selection, host_targets
 from portkern.cli import main
+from portkern.cli.verbs import run_folder
 from portkern.errors import (
     ConfigError,
     PortkernError,
@@ -382,6 +383,29 @@ def test_a_line_is_not_unpacked_beyond_its_bound(scene: Scene) -> None:
         reference_file.origin(path)
 
 
+@pytest.mark.parametrize("begin", [b"", b"\n", b"{"])
+def test_a_file_of_records_without_lines_is_not_held_whole(begin: bytes, scene: Scene) -> None:
+    """A sparse file, which takes no room and would fill the memory."""
+    path = put(scene.box / "records.jsonl", begin)
+    os.truncate(path, 1 << 40)
+    with pytest.raises(RecordError, match="a line of more than 64 MiB"):
+        RecordFile(path).read()
+    path.unlink()  # nothing that is read whole afterwards
+
+
+def test_a_torn_line_longer_than_a_part_is_cut_off_alone(scene: Scene) -> None:
+    path = scene.box / "records.jsonl"
+    records = RecordFile(path)
+    records.append([make()])
+    whole = path.read_bytes()
+    put(path, whole + b"x" * (3 << 20))
+    records.append([make()])
+    assert path.read_bytes() == whole * 2
+    put(path, b"x" * (3 << 20))
+    records.append([make()])
+    assert path.read_bytes() == whole
+
+
 def test_a_table_is_not_unpacked_beyond_its_bound(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -463,6 +487,26 @@ def test_records_are_appended_to_no_file_elsewhere(kind: str, scene: Scene) -> N
     with pytest.raises(StorageError, match="Cannot write"):
         RecordFile(path).append([make()])
     assert sorted(scene.user.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["sources", "plans", "samples", "anything"])
+def test_a_run_goes_on_in_no_folder_elsewhere(name: str, scene: Scene) -> None:
+    """A run of others, of which a folder is a link to one of the user's."""
+    run = scene.box / "run"
+    run.mkdir()
+    (run / name).symlink_to(scene.user)
+    before = sorted(scene.user.iterdir())
+    with pytest.raises(ConfigError, match="a link to"), run_folder.writing(run):
+        pytest.fail("it was written to")
+    assert sorted(scene.user.iterdir()) == before
+
+
+def test_a_question_to_people_is_written_over_no_file_elsewhere(scene: Scene) -> None:
+    kept = (scene.user / ".bashrc").read_bytes()
+    path = scene.box / "approve.yaml"
+    path.symlink_to(scene.user / ".bashrc")
+    approval._write(path, "approve: []\n")
+    assert (scene.user / ".bashrc").read_bytes() == kept and not path.is_symlink()
 
 
 @pytest.mark.timeout(60)

@@ -18,8 +18,9 @@ from pydantic import Field
 
 from portkern.agent.axes import Word
 from portkern.agent.slot import Slot
-from portkern.errors import ConfigError, StorageError, no_such
+from portkern.errors import ConfigError, no_such
 from portkern.printable import printable
+from portkern.records import atomic_write
 from portkern.records.jsonl import JsonLine, LineFile
 from portkern.spec.foreign_text import Malformed, read_text, yaml_value
 
@@ -235,11 +236,7 @@ def _asks(path: Path, asked: dict[str, object]) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError.of(error, path) from error
+    atomic_write.write(path, text)  # a link in its place is replaced
 
 
 def chosen(answer: object, ideas: Sequence[str]) -> list[str]:

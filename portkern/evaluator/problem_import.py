@@ -24,6 +24,7 @@ from portkern.spec.from_torch.sheet import Sheet
 from portkern.spec.from_torch.traced import RANDOM
 from portkern.spec.op import ITEMSIZE, Op, Workload
 from portkern.spec.safe_name import SafeName
+from portkern.toolchain.make_once import aside
 
 #: How many of ``ci`` are called, the least first.
 _MOST_ANSWERED = 2
@@ -175,13 +176,12 @@ def _link(source: Path, place: Path) -> None:
     if not source.is_file() or (place.exists() and place.samefile(source)):
         return
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        aside = place.with_name(f".{place.name}.{os.getpid()}.{threading.get_ident()}")
-        try:
-            os.link(source.resolve(), aside)
-        except OSError:
-            shutil.copyfile(source, aside)
-        aside.replace(place)
+        with aside(place) as made:
+            try:
+                os.link(source.resolve(), made)
+            except OSError:
+                shutil.copyfile(source, made)
+            made.replace(place)
     except OSError as error:
         raise StorageError.of(error, place) from error
 

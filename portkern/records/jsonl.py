@@ -104,6 +104,10 @@ class Torn:
         return f"{self.path}:{self.line}: the last line is cut off and was ignored"
 
 
+#: How much of a file is looked through at a time.
+_PART = 1 << 20
+
+
 def _own(path: Path) -> FileIO:
     """The file, to be appended to. A link in a folder of others may lead to any file of the user,
     and nobody may read a pipe. Raises OSError."""
@@ -182,9 +186,14 @@ class LineFile(Generic[L]):
         file.seek(-1, os.SEEK_END)
         if file.read(1) == b"\n":
             return
-        file.seek(0)
-        kept = file.read().rfind(b"\n") + 1
-        file.truncate(kept)
+        while end:  # from the end: a file of others may be longer than the memory
+            begin = max(0, end - _PART)
+            file.seek(begin)
+            if (place := file.read(end - begin).rfind(b"\n")) >= 0:
+                file.truncate(begin + place + 1)
+                return
+            end = begin
+        file.truncate(0)
 
 
 @contextmanager

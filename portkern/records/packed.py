@@ -4,6 +4,7 @@ measurement of one operator changes kilobytes of the file."""
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -31,20 +32,21 @@ def standing(path: Path) -> Path:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Iterable[bytes]]:
-    """The lines of a file, compressed or not. Raises RecordError for what cannot be unpacked, while
-    they are read, and OSError."""
-    if path.suffix != SUFFIX:
-        with foreign_text.opened(path) as file:
-            yield file
-        return
-    with foreign_text.opened(path) as file, gzip.open(file) as unpacked:
-        yield _lines(cast(BinaryIO, unpacked), path)
+    """The lines of a file, compressed or not. Raises RecordError for what cannot be unpacked or has
+    no end, while they are read, and OSError."""
+    with foreign_text.opened(path) as file:
+        if path.suffix != SUFFIX:
+            yield _lines(file, path)
+            return
+        with gzip.open(file) as unpacked:
+            yield _lines(cast(BinaryIO, unpacked), path, MOST_BYTES)
 
 
-def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    left = MOST_BYTES
+def _lines(file: BinaryIO, path: Path, most: float = math.inf) -> Iterator[bytes]:
+    """``most``: the bytes of all lines together."""
+    left = most
     try:
-        while line := file.readline(min(left, MOST_LINE) + 1):
+        while line := file.readline(int(min(left, MOST_LINE)) + 1):
             left -= len(line)
             if left < 0:
                 raise RecordError(f"{path} unpacks to more than {MOST_BYTES >> 30} GiB")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from portkern.errors import ConfigError, StorageError
 from portkern.records.columns import Columns
 from portkern.regression.runs import RecordedRun, RunFacts
 from portkern.regression.series import Series
+from portkern.toolchain.make_once import aside
 
 SUFFIXES = {".csv": "FORMAT csv, HEADER", ".parquet": "FORMAT parquet"}
 #: Text, which is anybody's.
@@ -53,7 +53,6 @@ def write(
     )
     columns.connection.executemany("INSERT INTO facts VALUES (?, ?, ?, ?, ?)", said)
     cell = ", ".join(Series._fields)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     query = (
         f"SELECT time, name AS run, commit_ AS commit, branch AS git_branch, tags, {cell}, "
         "verdict, evidence, median_us AS time_us, p20_us, "
@@ -69,16 +68,14 @@ def write(
     import duckdb
 
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        place = str(temporary).replace("'", "''")
-        [(rows,)] = columns.sql(f"COPY ({query}) TO '{place}' ({SUFFIXES[path.suffix]})")
-        temporary.replace(path)
+        with aside(path) as made:
+            place = str(made).replace("'", "''")
+            [(rows,)] = columns.sql(f"COPY ({query}) TO '{place}' ({SUFFIXES[path.suffix]})")
+            made.replace(path)
     except duckdb.IOException as error:
         raise StorageError(f"Cannot write {path}: {' '.join(str(error).split())}") from error
     except OSError as error:
         raise StorageError.of(error, path) from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return int(str(rows))
 
 

@@ -144,7 +144,11 @@ class _Http(ThreadingHTTPServer):
     def process_request(self, request: object, client_address: object) -> None:
         """Answers a connection, or closes it at once when all places are taken."""
         if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)  # type: ignore[arg-type]
+            try:
+                super().process_request(request, client_address)  # type: ignore[arg-type]
+            except BaseException:  # there is no thread for it that would give its place back
+                self._places.release()
+                raise
         else:
             self.shutdown_request(request)  # type: ignore[arg-type]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from portkern.errors import StorageError
@@ -26,15 +27,24 @@ def make_once(final: Path, make: Callable[[Path], object]) -> None:
     final.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(final.parent / ".lock", timeout=TIMEOUT_S):
         if not final.exists():
-            aside = final.with_name(f".{os.getpid()}-{final.name}")
+            made = final.with_name(f".{os.getpid()}-{final.name}")
             try:
-                make(aside)
+                make(made)
                 # Whatever the mask: what others may change is taken for theirs below.
-                aside.chmod(aside.stat().st_mode & ~0o022)
+                made.chmod(made.stat().st_mode & ~0o022)
                 readable(final.parent)
-                aside.rename(final)
+                made.rename(final)
             finally:
-                aside.unlink(missing_ok=True)
+                made.unlink(missing_ok=True)
+
+
+@contextmanager
+def aside(final: Path) -> Iterator[Path]:
+    """A place to make a file before it is moved to ``final``: in a new folder beside it that nobody
+    else may write to, so that no link waits there under its name. Raises OSError."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".", dir=final.parent) as folder:
+        yield Path(folder, final.name)
 
 
 def readable(folder: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import metadata
@@ -19,6 +18,7 @@ import numpy as np
 
 from portkern.agent.memory.embedding import Vectors
 from portkern.errors import ConfigError, StorageError
+from portkern.toolchain.make_once import aside
 from portkern.toolchain.run_tool import cache_root
 
 if TYPE_CHECKING:
@@ -82,10 +82,9 @@ class Encoder:
             return np.asarray(np.load(file), dtype=np.float64)
         vector = self._embed(text)
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            fresh = file.with_suffix(f".{os.getpid()}.npy")
-            np.save(fresh, vector)
-            fresh.replace(file)
+            with aside(file) as fresh:
+                np.save(fresh, vector)
+                fresh.replace(file)
         except OSError as error:
             raise StorageError.of(error, file) from error
         return vector

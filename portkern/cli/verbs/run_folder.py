@@ -157,11 +157,18 @@ def _keep_sources(cells: Sequence[SelectedCell], folder: Path) -> None:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """One run at a time per folder; workers are gone when it is over. Raises ConfigError."""
+    """One run at a time per folder; workers are gone when it is over. Raises ConfigError, also for
+    a folder of the run's that is a link: a run of others is written to nowhere else."""
     from filelock import FileLock, Timeout
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for one in folder.iterdir():
+            if one.is_symlink() and one.is_dir():
+                raise ConfigError(
+                    f"Got {one}, a link to {one.readlink()}; expected a folder in which this run "
+                    "can be written: put the folder there, or choose run=NAME"
+                )
     except OSError as error:
         raise StorageError.of(error, folder) from error
     try:
