@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
 import pytest
 
 from portkern.isa import runtime_library
+from portkern.isa.finding import FindingKind
 from portkern.spec.backend import Missing
 from tests import tiers
-from tools.fidelity import figures, folding, matrices, suite
+from tools.fidelity import figures, folding, machine, matrices, modes, suite
 from tools.fidelity.instructions import PROCESSORS
 from tools.fidelity.oracle import Array
-from tools.fidelity.trial import given
+from tools.fidelity.trial import Trial, given
 
 #: A commit tries one form of so many, by its date.
 PARTS = 12
@@ -62,6 +64,70 @@ def test_a_matrix_instruction_that_adds_otherwise_is_seen(monkeypatch: pytest.Mo
     )
     assert halves.inputs == 512 and halves.wrong > 100
     assert single.wrong == 0
+
+
+def test_a_result_that_rounds_otherwise_than_the_mode_says_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exact = modes.rounded
+    monkeypatch.setattr(modes, "rounded", lambda x, kind, _: exact(x, kind, modes.NEAREST))
+    verdicts, _ = suite.run("cdna", 512, only="v_fma_f32_mode_f")
+    assert {v.trial.kernel[-2:] for v in verdicts if v.wrong > 50} == {"f9", "f6", "ff"}
+
+
+def mode_trial(name: str, line: str, mode: int, before: str | None = None) -> Trial:
+    """A trial whose wave comes to an instruction in another mode."""
+    [trial] = [
+        trial
+        for trial in suite.every_trial("cdna")
+        if trial.kernel == f"v_add_f32_mode_{modes.ROUNDED[0]:02x}"
+    ]
+    said = trial.before.replace(f"{modes.ROUNDED[0]:#x}", f"{mode:#x}")
+    return replace(trial, name=name, line=line, before=said if before is None else before)
+
+
+@pytest.mark.parametrize(
+    ("line", "before"),
+    [
+        ("v_dot2_f32_f16 v40, v32, v34, v36", None),
+        ("v_mad_f16 v40, v32, v34, v36", None),
+        ("v_fma_mix_f32 v40, v32, v34, v36", None),
+        ("ds_add_f32 v29, v32", None),
+        ("s_nop 0", "s_setreg_imm32_b32 hwreg(1, 8, 1), 0"),  # clamps pass NaNs
+        ("s_nop 0", "s_setreg_imm32_b32 hwreg(1, 23, 1), 1"),  # halves saturate
+    ],
+)
+def test_what_has_no_model_in_a_mode_is_refused_by_name(line: str, before: str | None) -> None:
+    trial = mode_trial(line.split()[0], line, modes.FLUSHED[0], before)
+    assembler = machine.Assembler("cdna")
+    program = assembler.program({"it": suite.body(assembler.style, trial)})
+    words = given(trial.oracle, 64, 1)
+    ran = machine.launch(program, "it", words, words[:, :8].copy(), 64).ran
+    refused = ran.needs_hardware
+    assert refused is not None and refused.kind is FindingKind.MODE
+    assert refused.mnemonic == (before or line).split()[0]
+
+
+def test_a_launch_that_begins_with_flushed_denormals_flushes_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    described = machine.descriptor
+
+    def flushed(name: str, family: str) -> str:
+        return described(name, family).replace("denorm_mode_32 3", "denorm_mode_32 0")
+
+    monkeypatch.setattr(machine, "descriptor", flushed)
+    trial = mode_trial("v_add_f32", "v_add_f32_e32 v40, v32, v34", 0, before="")
+    assembler = machine.Assembler("cdna")
+    program = assembler.program({"it": suite.body(assembler.style, trial)})
+    words = np.zeros((64, machine.INPUTS), np.uint32)
+    words[:, machine.ACTIVE] = 1
+    words[:, 0], words[:, 2] = 0x80000001, 0x3F800000  # a denormal and one
+    words[::2, 2] = 0x80000001
+    result = machine.launch(program, "it", words, words[:, :8].copy(), 64)
+    assert result.ran.clean
+    assert result.words[::2, 0].tolist() == [0x80000000] * 32
+    assert result.words[1::2, 0].tolist() == [0x3F800000] * 32
 
 
 def test_inputs_have_all_special_values() -> None:

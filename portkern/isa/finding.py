@@ -23,7 +23,7 @@ class FindingKind(StrEnum):
     TRAP = "a trap"
     BAD_JUMP = "a jump to where no instruction begins"
     MISALIGNED = "a misaligned access"
-    MODE = "a rounding or denormal mode that the executor does not model"
+    MODE = "an instruction that the executor does not model in this rounding or denormal mode"
     UNWAITED = "touches a register that a load may not have filled yet, as nobody waited for it"
     UNWAITED_LDS = "a barrier before stores to LDS are done, as nobody waited for them"
     LDS_RACE = "waves meet at one byte of LDS without a barrier between them"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import suite
+from . import modes, suite
 from .folding import Folded
 from .instructions import PROCESSORS
 from .trial import Verdict
@@ -24,12 +24,12 @@ IDLE = (
     "s_endpgm", "s_getpc", "s_setpc", "s_swappc", "s_call", "s_trap", "s_setprio", "s_sendmsg",
     "s_icache", "s_dcache", "s_inst_prefetch", "s_prefetch", "s_set_inst", "buffer_inv",
     "buffer_wb", "buffer_gl", "global_inv", "global_wb", "v_nop", "ds_nop", "s_memtime",
-    "s_memrealtime", "s_getreg", "s_setreg",
+    "s_memrealtime", "s_getreg", "s_setreg", "s_round_mode", "s_denorm_mode",
 )  # fmt: skip
-#: Models that are not tried in this way yet: division's first steps, which are right as a whole,
-#: scalar loads, register indices, and what waves of 32 lanes have no use of.
+#: Models that are not tried in this way yet: scalar loads, register indices, and what waves of 32
+#: lanes have no use of.
 UNTRIED = (
-    "v_div_scale", "v_div_fmas", "s_load", "s_buffer_load", "v_movrel",
+    "s_load", "s_buffer_load", "v_movrel",
     "global_load_lds", "ds_read_b64_tr", "v_accvgpr", "v_bitop3", "v_permlane64",
 )  # fmt: skip
 
@@ -112,12 +112,17 @@ def read_folded(file: Path = FOLDED) -> dict[str, Folded]:
 
 def page(figures: Figures) -> str:
     """The page, in Markdown."""
-    twice = read_folded()
+    twice, directed = {}, {}
+    for name, one in read_folded().items():
+        (directed if modes.MARK in name else twice)[name] = one
     text = TEMPLATE.read_text(encoding="utf-8").replace("{summary}", summary(figures))
+    known = {name for of_family in figures.values() for name in of_family}
     for place, figure in (
         ("{folded}", len(twice)),
         ("{folded inputs}", sum(one.inputs for one in twice.values())),
-        ("{folded wrong}", sum(one.wrong for one in twice.values())),
+        ("{folded wrong}", sum(one.wrong for one in (*twice.values(), *directed.values()))),
+        ("{directed inputs}", sum(one.inputs for one in directed.values())),
+        ("{moded}", len(modes.names() & known)),
     ):
         text = text.replace(place, f"{figure:,}")
     parts = [text]
@@ -127,8 +132,8 @@ def page(figures: Figures) -> str:
         "inputs, and ² where LLVM's folding was a second oracle.\n"
     )
     groups: dict[str, set[str]] = defaultdict(set)
-    for known in figures.values():
-        for name, one in known.items():
+    for of_family in figures.values():
+        for name, one in of_family.items():
             groups[one.group].add(name)
     for group, names in sorted(groups.items()):
         parts.append(f"### {group[0].upper()}{group[1:]}\n")

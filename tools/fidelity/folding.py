@@ -12,6 +12,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import numpy as np
 from portkern.spec.backend import Missing
 from portkern.toolchain.run_tool import run_tool
 
-from . import suite
+from . import modes, suite
 from .instructions import PROCESSORS
 from .oracle import TYPES, Array, Oracle, signals
 from .values import columns
@@ -29,7 +30,7 @@ FOLD_S = 300.0
 _TRIPLE = "amdgcn-amd-amdhsa"
 _FLOATS = {"f16": "half", "f32": "float", "f64": "double"}
 #: Instructions for which LLVM's rule for signalling NaNs, or any NaN, is another than the manual's.
-_NO_SIGNALS = re.compile(r"v_(min|max|med)")
+_NO_SIGNALS = re.compile(r"[vs]_(min|max|med)")
 _NO_NANS = re.compile(r"v_med3")
 #: Instructions that take denormals for zeros, where LLVM's functions do not.
 _NO_DENORMALS = re.compile(r"v_(rcp|sqrt|log|exp)_f32$")
@@ -289,11 +290,104 @@ def _packed_lines() -> Iterator[tuple[str, str]]:
     yield "v_pk_fma_f16", halves("half", fused)
 
 
+def _alike(vector: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Instructions of the scalar unit that compute what one of the vector unit does. Fields of bits
+    have other operands there."""
+    for name, body in vector.items():
+        plain = name.removeprefix("v_")
+        if plain.startswith("bfe_"):
+            continue
+        yield f"s_{plain}", body
+        if plain.startswith(("min_f", "max_f")):
+            yield f"s_{plain[:3]}_num_{plain[4:]}", body
+        if plain.startswith("cmp_ne_"):
+            yield f"s_cmp_lg_{plain[7:]}", body
+
+
+def _scalar_lines() -> Iterator[tuple[str, str]]:
+    """The questions of what the scalar unit alone has; of those that set SCC, too, the result."""
+    for width in (32, 64):
+        t = f"i{width}"
+        bits = {"and": "and", "or": "or", "xor": "xor"}
+        for name, ir in bits.items():
+            yield f"s_{name}_b{width}", f"%r = {ir} {t} %a, %b"
+        for name, ir in (("nand", "and"), ("nor", "or"), ("xnor", "xor")):
+            yield f"s_{name}_b{width}", f"%m = {ir} {t} %a, %b\n%r = xor {t} %m, -1"
+        for name in ("and", "or"):
+            names = f"s_{name}n2_b{width} s_{name}_not1_b{width}"
+            yield names, f"%m = xor {t} %b, -1\n%r = {name} {t} %a, %m"
+        yield f"s_not_b{width}", f"%r = xor {t} %a, -1"
+        yield f"s_brev_b{width}", f"%r = call {t} @llvm.bitreverse.{t}({t} %a)"
+        short = "%r = trunc i64 %m to i32" if width == 64 else "%r = or i32 %m, 0"
+        for name, given in (("bcnt1", "%a"), ("bcnt0", "%n")):
+            counted = f"%n = xor {t} %a, -1\n%m = call {t} @llvm.ctpop.{t}({t} {given})\n{short}"
+            yield f"s_{name}_i32_b{width}", counted
+        for names, ir, given in (
+            (f"s_ff1_i32_b{width} s_ctz_i32_b{width}", "cttz", "%a"),
+            (f"s_ff0_i32_b{width}", "cttz", "%n"),
+            (f"s_flbit_i32_b{width} s_clz_i32_u{width}", "ctlz", "%a"),
+        ):
+            found = f"%n = xor {t} %a, -1\n%k = call {t} @llvm.{ir}.{t}({t} {given}, i1 false)\n"
+            found += f"%z = icmp eq {t} {given}, 0\n%m = select i1 %z, {t} -1, {t} %k\n{short}"
+            yield names, found
+        wide = "%w = zext i32 %b to i64" if width == 64 else "%w = or i32 %b, 0"
+        masked = f"{wide}\n%m = and {t} %w, {width - 1}\n"
+        for name, ir in (("lshl_b", "shl"), ("lshr_b", "lshr"), ("ashr_i", "ashr")):
+            yield f"s_{name}{width}", f"{masked}%r = {ir} {t} %a, %m"
+        for bit in (0, 1):
+            right = f"{masked}%s = lshr {t} %a, %m\n%o = trunc {t} %s to i1\n"
+            yield (
+                f"s_bitcmp{bit}_b{width}",
+                right + (f"%q = icmp eq i1 %o, {bit}\n%r = zext i1 %q to i32"),
+            )
+    for name in ("add", "sub", "mul"):
+        yield f"s_{name}_u64 s_{name}_nc_u64", f"%r = {name} i64 %a, %b"
+    for name in ("add", "sub"):
+        yield f"s_{name}_co_u32 s_{name}_co_i32", f"%r = {name} i32 %a, %b"
+    yield "s_mul_i32", "%r = mul i32 %a, %b"
+    for by in range(1, 5):
+        yield f"s_lshl{by}_add_u32", f"%m = shl i32 %a, {by}\n%r = add i32 %m, %b"
+    yield "s_abs_i32", "%r = call i32 @llvm.abs.i32(i32 %a, i1 false)"
+    apart = "%m = sub i32 %a, %b\n%r = call i32 @llvm.abs.i32(i32 %m, i1 false)"
+    yield "s_absdiff_i32", apart
+    for width in (8, 16):
+        yield f"s_sext_i32_i{width}", f"%m = trunc i32 %a to i{width}\n%r = sext i{width} %m to i32"
+    halves = {"l": "and i32 {}, 65535", "h": "lshr i32 {}, 16"}
+    for first, second in ("ll", "lh", "hl", "hh"):
+        lines = f"%m = {halves[first].format('%a')}\n%n = {halves[second].format('%b')}\n"
+        yield f"s_pack_{first}{second}_b32_b16", lines + "%o = shl i32 %n, 16\n%r = or i32 %m, %o"
+
+
+#: LLVM's names of the directions, by the modes that have them in all fields.
+_DIRECTIONS = {0xF5: "upward", 0xFA: "downward", 0xFF: "towardzero"}
+
+
+def _directed() -> Iterator[tuple[str, str, Oracle]]:
+    """Arithmetic that rounds in another direction: its name, LLVM's question and the oracle."""
+    for kind, t in _FLOATS.items():
+        for name, function, count in (
+            ("add", modes.added, 2), ("mul", modes.multiplied, 2), ("fma", modes.fused, 3)
+        ):  # fmt: skip
+            ir = name if name == "fma" else f"f{name}"
+            given = "".join(f"{t} %{source}, " for source in "abc"[:count])
+            for mode, direction in _DIRECTIONS.items():
+                body = (
+                    f"%r = call {t} @llvm.experimental.constrained.{ir}.{kind}({given}"
+                    f'metadata !"round.{direction}", metadata !"fpexcept.ignore") strictfp'
+                )
+                exact = partial(modes.arithmetic, function, kind, mode)
+                oracle = Oracle(kind, (kind,) * count, exact, "modes")
+                yield f"v_{name}_{kind}{modes.MARK}{mode:02x}", body, oracle
+
+
 def operations() -> dict[str, str]:
     """The question that LLVM is asked of each instruction."""
     lines = [line for kind in _FLOATS for line in _float_lines(kind)]
     lines += [*_conversion_lines(), *_integer_lines(), *_packed_lines()]
-    return {name: body for names, body in lines for name in names.split()}
+    vector = {name: body for names, body in lines for name in names.split()}
+    scalar = {name: body for names, body in _scalar_lines() for name in names.split()}
+    directed = {name: body for name, body, _ in _directed()}
+    return vector | dict(_alike(vector)) | scalar | directed
 
 
 # ---- comparing
@@ -442,4 +536,5 @@ def every(count: int, only: str = "") -> dict[str, Folded]:
         for name, oracle in suite.oracles(family).items():
             if name in known:
                 table.setdefault(name, oracle)
+    table |= {name: oracle for name, _, oracle in _directed()}
     return {name: one for name, one in folded(table, count, only).items() if one.inputs}

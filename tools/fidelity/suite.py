@@ -10,7 +10,7 @@ import numpy as np
 
 from portkern.isa import runtime_library
 
-from . import floats, integers, lanes, machine, matrices, memory, scalars
+from . import floats, integers, lanes, machine, matrices, memory, modes, scalars, sdwa
 from .instructions import NUMBERS, PROCESSORS, Row, rows, scalar, vector
 from .oracle import Array, Oracle, Table
 from .trial import Trial, Verdict, judge
@@ -39,6 +39,11 @@ def modelled(family: str) -> list[Row]:
 def clamped(x: Array) -> Array:
     """A float after the modifier ``clamp``: NaN and -0 become 0."""
     return np.where(x > 0, np.where(x < 1, x, 1), 0).astype(x.dtype)
+
+
+def plain_names(family: str) -> set[str]:
+    """The instructions that have a short encoding."""
+    return {row.name for row in modelled(family) if row.encoding in _PLAIN}
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,7 @@ def variants(row: Row, oracle: Oracle) -> Iterator[Variant]:
 
 
 def trials(family: str, table: Mapping[str, Oracle]) -> list[Trial]:
-    every = modelled(family)
-    plain = {row.name for row in every if row.encoding in _PLAIN}
+    every, plain = modelled(family), plain_names(family)
     found = []
     for row in every:
         oracle = table.get(row.name)
@@ -115,8 +119,7 @@ def scalar_trials(family: str, table: Mapping[str, Oracle]) -> list[Trial]:
 
 def half_trials(family: str, table: Mapping[str, Oracle]) -> list[Trial]:
     """Instructions of 16 bits on upper halves: by op_sel, or by names of halves."""
-    every = modelled(family)
-    plain = {row.name for row in every if row.encoding in _PLAIN}
+    every, plain = modelled(family), plain_names(family)
     found = []
     for row in every:
         oracle = table.get(row.name)
@@ -170,6 +173,9 @@ def every_trial(family: str) -> list[Trial]:
     found = [*trials(family, table), *scalar_trials(family, table), *lanes.trials(family)]
     found += half_trials(family, table)
     found += memory.trials(family, modelled(family))
+    found += modes.trials(family, modelled(family), table, plain_names(family))
+    if family == "cdna":
+        found += sdwa.trials(modelled(family), table)
     return list({trial.kernel: trial for trial in found}.values())
 
 

@@ -218,7 +218,7 @@ void Decoder::second_word(u32 code) {
         }
         i_.dst_part = word >> 8 & 7;
         if ((word >> 11 & 3) == 2) i_.flags |= KEEP_UNUSED;
-        if ((word >> 11 & 3) == 1) i_.model = unmodelled;  // sign extension into the rest
+        if ((word >> 11 & 3) == 1) i_.flags |= SIGNED_UNUSED;
         if (word >> 13 & 1) i_.flags |= CLAMP;
         i_.omod = word >> 14 & 3;
         return;
@@ -596,6 +596,7 @@ Program decode(const Table& table, const u8* image, u32 start, u32 size, unsigne
         i.imm = inside ? (i32)program.at[to] : -1;
         if (i.imm < 0) i.model = unmodelled;
     }
+    add_moded(table, program);
     return program;
 }
 

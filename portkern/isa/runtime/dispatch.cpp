@@ -58,6 +58,7 @@ public:
         threads_ = a.block[0] * a.block[1] * a.block[2];
         waves_ = (threads_ + a.wave_size - 1) / a.wave_size;
         total_ = (u64)a.grid[0] * a.grid[1] * a.grid[2];
+        modes_ = m.program->sets_mode || (a.rsrc1 >> 12 & 0xff) != USUAL_MODE;
     }
 
     void all() {
@@ -75,6 +76,7 @@ private:
     const Launch& a_;
     Counter* counter_;                                 // where there is something to count
     u32 threads_, waves_;
+    bool modes_;                                       // whether some wave's may be another
     u64 total_, next_ = 0, since_end_ = 0, ended_at_ = 0;
     size_t wanted_ = 1;
     std::vector<std::unique_ptr<Group>> groups_;
@@ -114,6 +116,7 @@ private:
         w.machine = &m_, w.group = &g, w.number = number, w.size = a_.wave_size;
         w.done = w.at_barrier = w.yields = w.circles = false;
         w.scc = 0, w.executed = 0, w.branches = 0, w.mode = a_.rsrc1 >> 12 & 0xff;
+        if (!a_.ids_in_ttmp) w.mode |= (a_.rsrc1 >> 21 & 1) << 8 | (a_.rsrc1 >> 23 & 1) << 9;
         w.snapshot.clear();
         w.synced = 1;
         if (counter_) counter_->begun();
@@ -175,7 +178,7 @@ private:
                 if (idle(*w) || m_.stopped) continue;
                 any = true;
                 w->yields = w->circles = false;
-                if (m_.checks) go<true, true>(*w);
+                if (m_.checks || modes_) go<true, true>(*w);
                 else if (m_.watches) go<true, false>(*w);
                 else go<false, false>(*w);
             }
@@ -265,7 +268,9 @@ private:
         while (n < SLICE && !w.done && !w.at_barrier && !w.yields) {
             const Instruction& i = code[w.index++];
             if (CHECKS) checked(w, i, (size_t)(&i - code));
-            i.model(w, i);
+            if (CHECKS && (w.mode & 0xff) != USUAL_MODE)
+                m_.program->moded[(size_t)(&i - code)](w, i);
+            else i.model(w, i);
             if (CHECKS && counter_) counter_->after(m_.program->access[(size_t)(&i - code)]);
             ++n;
             if (WATCHES && m_.watches && w.index < (u32)(&i - code) + 1) looked_at(w);
@@ -358,8 +363,9 @@ u32 isa_run(const Program* p, const Launch* a, const Range* ranges, u32 count, F
     m.ieee = !a->ids_in_ttmp && a->rsrc1 >> 23 & 1;     // RDNA4 has no such mode
     m.vectors = a->vectors, m.accumulators = a->accumulators, m.checks = a->checks;
     m.ranges.assign(ranges, ranges + count);
-    if ((a->rsrc1 >> 12 & 0xff) != 0xf0) {
-        // Rounding to nearest and all denormals are what the models do.
+    // Clamped NaNs are zeros, and what is too large for a half is infinite.
+    const bool clamps = a->ids_in_ttmp || a->rsrc1 >> 21 & 1;
+    if (!clamps || a->rsrc1 >> 26 & 1) {
         *found = {(u32)Finding::mode, a->entry, 0, 0, a->rsrc1 >> 12 & 0xffu, {0, 0, 0}, 0};
         *findings = 1, *executed = 0;
         return 1;

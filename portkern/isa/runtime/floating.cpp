@@ -216,9 +216,15 @@ template <class T> void div_fmas(Wave& w, const Instruction& i) {
         const T p = get<T>(a, l), q = get<T>(b, l), r = get<T>(c, l);
         if (!(scaled_lanes >> l & 1)) return (T)std::fma(p, q, r);
         const int by = biased(r) > (single ? 127 : 1023) ? near<T> : -near<T>;
-        // Scaled before it is rounded, where a wider type can hold it.
-        if (single) return (T)std::ldexp(std::fma((double)p, (double)q, (double)r), by);
-        return (T)std::ldexp(std::fma(p, q, r), by);
+        // Scaled before it is rounded; of doubles, where only that is finite.
+        if constexpr (single)
+            return narrowed<T>(std::ldexp(odd_sum((double)p * (double)q, r, nearest), by), nearest);
+        const T whole = std::fma(p, q, r);
+        if (!std::isinf(whole) || std::isinf(p) || std::isinf(q) || std::isinf(r))
+            return (T)std::ldexp(whole, by);
+        const bool first = std::fabs(p) > std::fabs(q);
+        return std::fma(first ? std::ldexp(p, by) : p, first ? q : std::ldexp(q, by),
+                        std::ldexp(r, by));
     });
 }
 
@@ -260,34 +266,11 @@ TERNARY(v_div_fixup_f64, double, double, double, double, fixed_up(a, b, c))
 
 // ---- packed pairs of 32 bits
 
-template <class F> static void packed_float(Wave& w, const Instruction& i, int sources, F f) {
-    BUFFER t[3][2 * LANES];
-    Source s[3];
-    for (int k = 0; k < sources; ++k) s[k] = fetch<u64>(w, i, k + 1, t[k]);
-    // A constant is the low half alone.
-    for (int k = 0; k < sources; ++k)
-        if (i.o[k + 1].kind == Kind::constant) fill(t[k], i.o[k + 1].value), fill(t[k] + LANES, 0);
-    alignas(64) float r[2][LANES];
-    for (int h = 0; h < 2; ++h) {
-        const u32 select = h ? i.opsel_hi : i.opsel, neg = h ? i.neg_hi : i.neg_lo;
-        const u32* x[3] = {};
-        u32 sign[3] = {};
-        for (int k = 0; k < 3; ++k) {
-            const Source& from = s[k < sources ? k : 0];
-            x[k] = select >> k & 1 ? from.high : from.low;
-            sign[k] = (neg >> k & 1) << 31;
-        }
-        for (int l = 0; l < LANES; ++l)
-            r[h][l] = f(f32(x[0][l] ^ sign[0]), f32(x[1][l] ^ sign[1]), f32(x[2][l] ^ sign[2]));
-    }
-    if (i.flags & CLAMP) return unmodelled(w, i);
-    lanes<u64>(w, i, [&](int l) { return (u64)bits(r[1][l]) << 32 | bits(r[0][l]); });
-}
 MODEL(v_pk_fma_f32) {
-    packed_float(w, i, 3, [](float a, float b, float c) { return std::fma(a, b, c); });
+    packed_singles(w, i, 3, [](float a, float b, float c) { return std::fma(a, b, c); });
 }
-MODEL(v_pk_add_f32) { packed_float(w, i, 2, [](float a, float b, float) { return a + b; }); }
-MODEL(v_pk_mul_f32) { packed_float(w, i, 2, [](float a, float b, float) { return a * b; }); }
+MODEL(v_pk_add_f32) { packed_singles(w, i, 2, [](float a, float b, float) { return a + b; }); }
+MODEL(v_pk_mul_f32) { packed_singles(w, i, 2, [](float a, float b, float) { return a * b; }); }
 
 // ---- comparisons
 

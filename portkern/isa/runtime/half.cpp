@@ -25,30 +25,6 @@ f16 fixed_up(f16 q, f16 denominator, f16 numerator) {
     return half((bits16(q) & 0x7fff) | (sign < 0 ? 0x8000 : 0));
 }
 
-// Two halves at once; f takes up to three 16-bit values and gives one.
-template <int N, class F>
-void packed_half(Wave& w, const Instruction& i, bool real, F f) {
-    BUFFER t[3][LANES];
-    for (int k = 0; k < N; ++k) {
-        const Operand& o = i.o[k + 1];
-        if (real && o.kind == Kind::constant && o.constant == Constant::floating)
-            fill(t[k], bits16((f16)f32(o.value)));
-        else raw(w, i, o, t[k]);
-    }
-    lanes<u32>(w, i, [&](int l) {
-        u32 r = 0;
-        for (int h = 0; h < 2; ++h) {
-            const u32 select = h ? i.opsel_hi : i.opsel, neg = h ? i.neg_hi : i.neg_lo;
-            u32 x[3] = {};
-            for (int k = 0; k < N; ++k)
-                x[k] = ((select >> k & 1 ? t[k][l] >> 16 : t[k][l]) & 0xffff) ^
-                       (neg >> k & 1) << 15;
-            r |= (f(x) & 0xffff) << 16 * h;
-        }
-        return r;
-    });
-}
-
 }  // namespace
 
 UNARY(v_cvt_f16_f32, f16, float, (f16)a)

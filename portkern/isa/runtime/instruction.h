@@ -52,6 +52,7 @@ enum Flag : u32 {
     GDS = 2048,
     DPP8 = 4096,
     SIGNED_LITERAL = 8192,
+    SIGNED_UNUSED = 16384,     // SDWA: bits above are the sign's, those below zeros
 };
 
 struct Instruction;
@@ -122,6 +123,8 @@ struct Program {
     std::vector<u8> orders;    // whether other waves may order their accesses by it
     std::vector<u32> at;       // index by (pc - start) / 4; ~0u inside an instruction
     u32 start = 0;
+    std::vector<Model> moded;  // the models of a wave whose mode is not the usual one
+    bool sets_mode = false;
     bool gfx90a = false;
     bool cdna = false;
 };
@@ -129,13 +132,19 @@ struct Program {
 Program decode(const Table& table, const u8* image, u32 start, u32 size, unsigned wave_size,
                bool gfx90a);
 Model model_of(const std::string& name);
+void add_moded(const Table& table, Program& program);
 std::vector<std::string> modelled();
 
 struct Registered {
     Registered(const char* name, Model model);
 };
+// A model for other modes.
+struct Moded {
+    Moded(const char* name, Model model);
+};
 
 // An instruction without a model, or with modifiers that its model ignores.
 void unmodelled(Wave&, const Instruction&);
+void mode_refused(Wave&, const Instruction&);
 
 }  // namespace isa

@@ -257,8 +257,8 @@ inline u64 packed(const u8* b) {
 
 template <class T> inline T clamped(T x) { return x > (T)0 ? (x < (T)1 ? x : (T)1) : (T)0; }
 
-// Scales of results (mul:2 and the like) are ignored where results may be denormals, and all modes
-// that are modelled have them.
+// Scales of results (mul:2 and the like) are ignored where results may be denormals; where they may
+// not, modes.cpp has them.
 template <class T> inline T limited(T x, const Instruction& i) {
     return i.flags & CLAMP ? clamped(x) : x;
 }
@@ -279,7 +279,9 @@ template <class D, class F> inline void write_part(Wave& w, const Instruction& i
         u32 r;
         if constexpr (sizeof(D) == 2) r = as<u16>(value);
         else r = as<u32>(value);
-        d[l] = (keeps ? d[l] & ~(width << shift) : 0) | (r & width) << shift;
+        if (sdwa && i.flags & SIGNED_UNUSED && r & (width >> 1) + 1) r |= ~width;
+        else r &= width;
+        d[l] = (keeps ? d[l] & ~(width << shift) : 0) | r << shift;
     }
 }
 
@@ -355,6 +357,58 @@ inline void compare(Wave& w, const Instruction& i, bool to_exec, F f) {
     const u64 result = packed(r) & w.exec();
     set_mask(w, i.o[0], result);
     if (to_exec) w.set_pair(EXEC, result);
+}
+
+// ---- pairs in one operand
+
+// Two halves at once; f takes up to three 16-bit values and gives one.
+template <int N, class F>
+inline void packed_half(Wave& w, const Instruction& i, bool real, F f) {
+    BUFFER t[3][LANES];
+    for (int k = 0; k < N; ++k) {
+        const Operand& o = i.o[k + 1];
+        if (real && o.kind == Kind::constant && o.constant == Constant::floating)
+            fill(t[k], bits16((f16)f32(o.value)));
+        else raw(w, i, o, t[k]);
+    }
+    lanes<u32>(w, i, [&](int l) {
+        u32 r = 0;
+        for (int h = 0; h < 2; ++h) {
+            const u32 select = h ? i.opsel_hi : i.opsel, neg = h ? i.neg_hi : i.neg_lo;
+            u32 x[3] = {};
+            for (int k = 0; k < N; ++k)
+                x[k] = ((select >> k & 1 ? t[k][l] >> 16 : t[k][l]) & 0xffff) ^
+                       (neg >> k & 1) << 15;
+            r |= (f(x) & 0xffff) << 16 * h;
+        }
+        return r;
+    });
+}
+
+// Two of 32 bits.
+template <class F>
+inline void packed_singles(Wave& w, const Instruction& i, int sources, F f) {
+    BUFFER t[3][2 * LANES];
+    Source s[3];
+    for (int k = 0; k < sources; ++k) s[k] = fetch<u64>(w, i, k + 1, t[k]);
+    // A constant is the low half alone.
+    for (int k = 0; k < sources; ++k)
+        if (i.o[k + 1].kind == Kind::constant) fill(t[k], i.o[k + 1].value), fill(t[k] + LANES, 0);
+    alignas(64) float r[2][LANES];
+    for (int h = 0; h < 2; ++h) {
+        const u32 select = h ? i.opsel_hi : i.opsel, neg = h ? i.neg_hi : i.neg_lo;
+        const u32* x[3] = {};
+        u32 sign[3] = {};
+        for (int k = 0; k < 3; ++k) {
+            const Source& from = s[k < sources ? k : 0];
+            x[k] = select >> k & 1 ? from.high : from.low;
+            sign[k] = (neg >> k & 1) << 31;
+        }
+        for (int l = 0; l < LANES; ++l)
+            r[h][l] = f(f32(x[0][l] ^ sign[0]), f32(x[1][l] ^ sign[1]), f32(x[2][l] ^ sign[2]));
+    }
+    if (i.flags & CLAMP) return unmodelled(w, i);
+    lanes<u64>(w, i, [&](int l) { return (u64)bits(r[1][l]) << 32 | bits(r[0][l]); });
 }
 
 #define UNARY(n, D, A, e) \

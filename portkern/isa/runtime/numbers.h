@@ -1,5 +1,6 @@
 // Numbers as the units of AMD's GPUs take them: extremes, conversions, small formats.
 #pragma once
+#include <algorithm>
 #include <limits>
 
 #include "wave.h"
@@ -122,6 +123,39 @@ template <class To> inline u32 normed(double a) {
 // What is left of a number of turns; hardware does so, too.
 inline double part_of_turn(double x) {
     return (x - std::nearbyint(x)) * 6.283185307179586476925;
+}
+
+// ---- one rounding, in the mode register's directions
+
+enum Round : u32 { nearest, up, down, to_zero };
+
+// A double that is exact, or rounded to odd, as a narrower float.
+template <class T> inline T narrowed(double x, u32 round) {
+    constexpr int mantissa = sizeof(T) == 2 ? 10 : 23, least = sizeof(T) == 2 ? -14 : -126;
+    constexpr double most = sizeof(T) == 2 ? 65504. : 0x1.fffffep127;
+    if (x != x || std::isinf(x) || x == 0) return (T)x;
+    const int e = std::max(std::ilogb(x), least);
+    const double units = std::ldexp(x, mantissa - e);
+    const double whole = round == nearest ? std::nearbyint(units)
+                         : round == up    ? std::ceil(units)
+                         : round == down  ? std::floor(units)
+                                          : std::trunc(units);
+    const double r = std::ldexp(whole, e - mantissa);
+    if (std::fabs(r) <= most) return (T)std::copysign(r, x);
+    const bool away = round == nearest || round == (x > 0 ? up : down);
+    return (T)std::copysign(away ? INFINITY : most, x);
+}
+
+// The sum of two doubles, rounded to odd; a sum of zero has the sign that the mode gives it.
+inline double odd_sum(double a, double b, u32 round) {
+    const double total = a + b;
+    if (total != total || std::isinf(total)) return total;
+    if (total == 0)
+        return a == 0 && std::signbit(a) == std::signbit(b) ? a : round == down ? -0. : 0.;
+    const double back = total - a, error = (a - (total - back)) + (b - back);
+    u64 bits = as<u64>(total);
+    if (error != 0 && !(bits & 1)) bits += (error > 0) == (total > 0) ? 1 : -1;
+    return as<double>(bits);
 }
 
 // A model that asks whether NaNs that signal go before all: Q says so in the expression.

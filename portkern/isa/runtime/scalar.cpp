@@ -503,12 +503,15 @@ static void set_mode(Wave& w, const Instruction& i, u32 value) {
     if ((i.imm & 63) == 26) return;                    // RDNA4: how waves are scheduled
     if (!mode_field(i, offset, mask)) return unmodelled(w, i);
     const u32 mode = (w.mode & ~(mask << offset)) | (value & mask) << offset;
-    // Rounding to nearest and all denormals: what the models do.
-    if ((mode & 0xff) != 0xf0) w.machine->stop(Finding::mode, w, i.pc, 0, mode, i.name);
+    // Clamped NaNs, NaNs that signal, and what is too large for a half: as the launch has them.
+    constexpr u32 fixed = 1u << 8 | 1u << 9 | 1u << 23;
+    if ((mode ^ w.mode) & fixed) return mode_refused(w, i);
     w.mode = mode;
 }
 MODEL(s_setreg_imm32_b32) { set_mode(w, i, i.o[0].value); }
 MODEL(s_setreg_b32) { set_mode(w, i, s32(w, i.o[0])); }
+MODEL(s_round_mode) { w.mode = (w.mode & ~0xfu) | ((u32)i.imm & 15); }
+MODEL(s_denorm_mode) { w.mode = (w.mode & ~0xf0u) | ((u32)i.imm & 15) << 4; }
 
 // ---- loads
 

@@ -16,6 +16,8 @@ constexpr int LANES = 64;
 constexpr u16 VCC = 106, M0 = 124, EXEC = 126, TTMP = 108, NOWHERE = 252;
 constexpr u16 SPARE = 512;                             // a vector register that no code names
 constexpr int VECTORS = 512 + 4;
+constexpr u16 FLUSHED = VECTORS;                       // sources without denormals, see modes.cpp
+constexpr u32 USUAL_MODE = 0xf0;                       // to the nearest, with all denormals
 // Where flat addresses reach LDS and scratch: their upper halves.
 constexpr u64 SHARED_APERTURE = 0x00010000, PRIVATE_APERTURE = 0x00020000;
 
@@ -103,7 +105,7 @@ struct Group {
 };
 
 struct Wave {
-    alignas(64) u32 v[VECTORS][LANES];
+    alignas(64) u32 v[VECTORS + 6][LANES];
     alignas(64) u32 s[256 + 16];
     u32 scc, index, number, size;
     u32 mode;
