@@ -8,9 +8,11 @@ it does not fold is not compared.
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -26,7 +28,9 @@ from .instructions import PROCESSORS
 from .oracle import TYPES, Array, Oracle, signals
 from .values import columns
 
-FOLD_S = 300.0
+FOLD_S = 900.0
+#: Functions that one run of the compiler is given.
+_AT_ONCE = 20_000
 _TRIPLE = "amdgcn-amd-amdhsa"
 _FLOATS = {"f16": "half", "f32": "float", "f64": "double"}
 #: Instructions for which LLVM's rule for signalling NaNs, or any NaN, is another than the manual's.
@@ -475,7 +479,11 @@ def folded(table: Mapping[str, Oracle], count: int, only: str = "") -> dict[str,
         for row in zip(*(column.tolist() for column in given), strict=True):
             text.append(_function(number, body, kinds, row, oracle.result))
             number += 1
-    constants = _folded("".join(text))
+    parts = ["".join(text[at : at + _AT_ONCE]) for at in range(0, len(text), _AT_ONCE)]
+    constants: dict[int, int] = {}
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for found in pool.map(_folded, parts):
+            constants |= found
     return {name: _compared(table[name], given, constants, first) for name, given, first in asked}
 
 
