@@ -112,15 +112,15 @@ def read_folded(file: Path = FOLDED) -> dict[str, Folded]:
 
 def page(figures: Figures) -> str:
     """The page, in Markdown."""
-    twice, directed = {}, {}
-    for name, one in read_folded().items():
-        (directed if modes.MARK in name else twice)[name] = one
+    folded = read_folded()
+    directed = {name: one for name, one in folded.items() if modes.MARK in name}
+    twice = {name: one for name, one in folded.items() if name not in directed}
     text = TEMPLATE.read_text(encoding="utf-8").replace("{summary}", summary(figures))
     known = {name for of_family in figures.values() for name in of_family}
     for place, figure in (
         ("{folded}", len(twice)),
         ("{folded inputs}", sum(one.inputs for one in twice.values())),
-        ("{folded wrong}", sum(one.wrong for one in (*twice.values(), *directed.values()))),
+        ("{folded wrong}", sum(one.wrong for one in folded.values())),
         ("{directed inputs}", sum(one.inputs for one in directed.values())),
         ("{moded}", len(modes.names() & known)),
     ):
@@ -133,8 +133,8 @@ def page(figures: Figures) -> str:
     )
     groups: dict[str, set[str]] = defaultdict(set)
     for of_family in figures.values():
-        for name, one in of_family.items():
-            groups[one.group].add(name)
+        for name, tried in of_family.items():
+            groups[tried.group].add(name)
     for group, names in sorted(groups.items()):
         parts.append(f"### {group[0].upper()}{group[1:]}\n")
         named = (f"{_named(name, figures)}{' ²' * (name in twice)}" for name in sorted(names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -63,7 +64,7 @@ def rounded(x: Value, kind: str, direction: int) -> float:
     most = (2 - Fraction(1, 2**mantissa)) * Fraction(2) ** (1 - least)
     if result > most:
         infinite = direction in (NEAREST, UP if x > 0 else DOWN)
-        return float(np.copysign(np.inf if infinite else float(most), float(np.sign(x))))
+        return math.copysign(math.inf if infinite else float(most), x)
     return float(result) if x > 0 else -float(result)
 
 
