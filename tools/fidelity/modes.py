@@ -64,7 +64,7 @@ def rounded(x: Value, kind: str, direction: int) -> float:
     most = (2 - Fraction(1, 2**mantissa)) * Fraction(2) ** (1 - least)
     if result > most:
         infinite = direction in (NEAREST, UP if x > 0 else DOWN)
-        return math.copysign(math.inf if infinite else float(most), x)
+        return math.copysign(math.inf if infinite else float(most), 1 if x > 0 else -1)
     return float(result) if x > 0 else -float(result)
 
 
