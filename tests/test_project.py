@@ -436,7 +436,7 @@ kernels:
     result = built(kernel.candidate, where, tmp_path, emulated=True)
     assert isinstance(result.outcome, Artifact), result.outcome
     left = {file.name for file in result.outcome.path.parent.iterdir()}
-    assert "simt-fast.so" in left and "simt-refused.json" not in left
+    assert "simt-kernel.so" in left and "simt-refused.json" not in left
 
 
 @pytest.mark.full

@@ -78,8 +78,9 @@ def conclude(
     for how, result in results:
         outcome, why = _of_result(result, examination, original)
         if outcome is Outcome.WRONG:
-            said = f"on {how}, launch {result.number}: {why}"
-            return proof(outcome, "; ".join([said, *_in_code(kernel, examination, subject)]))
+            said = f"launch {result.number}: {why}"
+            codes = _in_code(kernel, examination, subject, said)
+            return proof(outcome, "; ".join([f"on {how}, {said}", *codes]))
         if outcome is Outcome.UNPROVEN:
             doubt = doubt or f"on {how}, launch {result.number}: {why}"
     executed = [
@@ -213,21 +214,25 @@ def _remarks(
     return remarks + [note for note in examination.notes if "printed" in note][:1]
 
 
-def _in_code(kernel: SourceKernel, examination: Examination, subject: Subject) -> Iterator[str]:
-    """Yields, of a kernel whose port is wrong, what each code compiled of it does, or why one was
-    not run."""
+def _in_code(
+    kernel: SourceKernel, examination: Examination, subject: Subject, said: str = ""
+) -> Iterator[str]:
+    """Yields, of a kernel whose port is wrong, what each code compiled of it does beside what is
+    ``said``, or why one was not run."""
     ported, original = subject.ported_text, subject.original_text
     for compared in examination.executed:
         found = _of(kernel, compared.findings, ported)
         results = [result for result in compared.results if result.kernel == kernel.name]
         verdicts = [(one.number, *_of_result(one, examination, original)) for one in results]
-        wrong = [(number, why) for number, outcome, why in verdicts if outcome is Outcome.WRONG]
+        wrong = [f"launch {number}: {why}" for number, end, why in verdicts if end is Outcome.WRONG]
         if hang := hanging(found):
             yield f"{compared.how} hangs at {place(hang)}"
         elif found:
             yield f"{compared.how} has {found[0].code} at {place(found[0])}"
         elif wrong:
-            yield f"{compared.how}, launch {wrong[0][0]}: {wrong[0][1]}"
+            yield (
+                f"{compared.how} does so too" if wrong[0] == said else f"{compared.how}, {wrong[0]}"
+            )
         elif results and all(outcome is Outcome.PROVEN for _, outcome, _ in verdicts):
             yield f"{compared.how} does what the original does"
     yield from examination.unexecuted
