@@ -79,8 +79,8 @@ def conclude(
         outcome, why = _of_result(result, examination, original)
         if outcome is Outcome.WRONG:
             said = f"launch {result.number}: {why}"
-            codes = _in_code(kernel, examination, subject, said)
-            return proof(outcome, "; ".join([f"on {how}, {said}", *codes]))
+            compiled = _in_code(kernel, examination, subject, said)
+            return proof(outcome, "; ".join([f"on {how}, {said}", *compiled]))
         if outcome is Outcome.UNPROVEN:
             doubt = doubt or f"on {how}, launch {result.number}: {why}"
     executed = [
