@@ -48,13 +48,6 @@ TERNARY(v_fmamk_f16, f16, f16, f16, f16, fused(a, b, c))
 TERNARY(v_fmaak_f16, f16, f16, f16, f16, fused(a, b, c))
 TERNARY(v_mad_f16, f16, f16, f16, f16, twice_rounded(a, b, c))
 TERNARY(v_div_fixup_f16, f16, f16, f16, f16, fixed_up(a, b, c))
-// The destination is the third source, the half of it that is written.
-static Instruction with_sum(const Instruction& i) {
-    Instruction all = i;
-    all.o[3] = i.o[0];
-    if (i.opsel >> 3 & 1) all.opsel |= 4;
-    return all;
-}
 MODEL(v_fmac_f16) {
     ternary<f16, f16, f16, f16>(w, with_sum(i), [](f16 a, f16 b, f16 c) { return fused(a, b, c); });
 }

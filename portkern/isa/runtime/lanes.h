@@ -421,4 +421,12 @@ inline void packed_singles(Wave& w, const Instruction& i, int sources, F f) {
     MODEL(v_cmp_##n) { compare<A, B>(w, i, false, [](A a, B b) -> bool { return e; }); } \
     MODEL(v_cmpx_##n) { compare<A, B>(w, i, true, [](A a, B b) -> bool { return e; }); }
 
+// The destination is the third source, the half of it that is written.
+inline Instruction with_sum(const Instruction& i) {
+    Instruction all = i;
+    all.o[3] = i.o[0];
+    if (i.opsel >> 3 & 1) all.opsel |= 4;
+    return all;
+}
+
 }  // namespace isa

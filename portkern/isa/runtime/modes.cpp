@@ -171,12 +171,6 @@ template <int N, class F> void pairs_of_halves(Wave& w, const Instruction& i, F 
         return bits16(limited(r, i));
     });
 }
-Instruction with_sum(const Instruction& i) {
-    Instruction all = i;
-    all.o[3] = i.o[0];
-    if (i.opsel >> 3 & 1) all.opsel |= 4;
-    return all;
-}
 
 // The quotient's last step but one: scaled before it is rounded.
 void last_but_one(Wave& w, const Instruction& i) {
